@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 COMMANDS = (
-    *("first-verdict", "clusters", "simulated --local", "recorder", "script", "analysis", "report"),
+    *("clusters", "simulated --local", "recorder", "script", "analysis", "report"),
     "scale --tasks 100000",  # a million take most of an hour
-    *("knee", "comparison", "suite", "changes", "year --times 5", "release 300", "outside --prove"),
+    *("knee", "comparison", "changes", "year --times 5", "release 300", "outside --prove"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pkgutil import resolve_name
 from typing import Any
@@ -28,21 +28,31 @@ def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
 
 
 def fix(
-    script: str,
+    script: str = "",
     arguments: Sequence[str] = (),
     *,
+    workload: str = "",  # a function that a sweep measures, as `my_job.py:run`, in place of a script
+    values: Mapping[str, Any] | None = None,  # of the workload's point, as {"workers": 8}
     budget_s: float | None = None,  # seconds for the runs of one patch; None: five times the script's own
     side_effects: bool = False,  # True: the script may write outside of its folder and connect to other machines
 ) -> Any:
-    """Patch a script where a finding has a remedy in code, and prove that it is faster and does the same.
+    """Patch a script where a finding has a remedy, and prove that it is faster and does the same.
 
     ```
     found = scalescope.fix("score.py", ["--n", "20"])
-    found.patch, found.times, found.proven, found.withdrawn, found.left
+    found.patch, found.settings, found.times, found.proven, found.withdrawn, found.left
     ```
 
     The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` for one
     that reaches beyond its folder without `side_effects`, before it does.
     """
-    program = resolve_name("scalescope.own_code.script:Program")(script, arguments)
-    return resolve_name("scalescope.fixing.running:fix")(program, budget_s=budget_s, side_effects=side_effects)
+    asked = resolve_name("scalescope.fixing.parameters:FixParameters")(
+        script=script, arguments=list(arguments), workload=workload, values=dict(values or {})
+    )
+    subject = resolve_name("scalescope.fixing.subject:Subject").asked(asked)
+    return resolve_name("scalescope.fixing.running:fix")(subject, budget_s=budget_s, side_effects=side_effects)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext scalescope`: adds `%%scalescope [CLIENT]` for cells."""
+    resolve_name("scalescope.own_code.notebook_magic:register")(shell)

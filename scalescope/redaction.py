@@ -67,11 +67,15 @@ def hide_all(value: Any) -> Any:
 
 
 def masked(text: str) -> str:
-    """`text` up to the first part that looks like a secret, for messages that repeat what a person wrote."""
+    """`text` up to the first part that looks like a secret, for messages that repeat what a person wrote.
+
+    A text or container as Python writes it keeps its closing quotes and brackets.
+    """
     found = LOOKS.search(text)
     if found is None:
         return text
-    return text[: found.start()] + (found["user"] or found["name"] or "") + HIDDEN
+    closing = re.search(r"['\")\]}]*$", text) if text.startswith(("'", '"', "(", "[", "{")) else None
+    return text[: found.start()] + (found["user"] or found["name"] or "") + HIDDEN + (closing[0] if closing else "")
 
 
 def knows_any() -> bool:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -25,6 +26,9 @@ from scalescope.model.records import TABLES, from_rows
 from scalescope.model.study import Study
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
+from scalescope.report import run_difference
+from scalescope.report.run_difference import RunDifference
+from scalescope.store import records
 from scalescope.store.schema import RunState
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison import judge as comparison
@@ -65,8 +69,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores, since the tests with daemons mostly wait."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: tests with daemons mostly wait for them."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -260,6 +264,22 @@ def recorded_run() -> Callable[..., RecordedRun]:
             where=rename("store.db"),
         )
         return RecordedRun(run, tables)
+
+    return build
+
+
+@pytest.fixture
+def two_runs(recorded_run: Callable[..., RecordedRun], tmp_path: Path) -> Callable[..., RunDifference]:
+    """Why a run of six waves of tasks took longer than one of four; `rename` changes every name from outside."""
+
+    def build(rename: Rename = str) -> RunDifference:
+        sides = []
+        for name, waves in (("a", 4), ("b", 6)):
+            made = recorded_run((2,), waves=waves, rename=rename)
+            [trial], [tables] = made.run.trials, made.tables.values()
+            records.write(str(tmp_path / name), tables)
+            sides.append([replace(trial, records=str(tmp_path / name))])
+        return run_difference.of_trials(*sides, labels=(rename("one"), rename("two")))
 
     return build
 

@@ -6,12 +6,13 @@ Most workers share the process of the script, for speed; those that compute, or 
 from __future__ import annotations
 
 import gc
+import json
 import os
-import pickle
 import signal
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import dask
 import dask.array as da
@@ -109,38 +110,35 @@ def months_requested_by_more_threads():
     run_retrievals(6)
 
 
-def run_mapping(kept):
+def run_basins(kept):
     with tempfile.TemporaryDirectory() as folder, local(2) as made, Client(made) as client:
-        path = f"{folder}/alignment.pickle"
-        with open(path, "wb") as file:
-            pickle.dump([(i, str(i), i * 0.5) for i in range(300_000)], file)
+        for i in range(300):
+            Path(folder, f"{i}.json").write_text(json.dumps({"shape": [i] * 50, "codec": {"id": "blosc"}}))
 
-        def read():
-            with open(path, "rb") as file:
-                return pickle.load(file)
+        def open_store(path):
+            return {each.name: json.loads(each.read_text()) for each in sorted(Path(path).iterdir())}
 
-        def split(pixel):
+        def read_basin(i, path):
             worker = get_worker()
-            if kept and not hasattr(worker, "alignment"):
-                worker.alignment = read()
-            alignment = worker.alignment if kept else read()
-            time.sleep(0.05)
-            return alignment[pixel][2]
+            if not kept or not hasattr(worker, "store"):
+                worker.store = open_store(path)
+            time.sleep(0.01)
+            return len(worker.store[f"{i}.json"])
 
-        client.gather(client.map(split, range(50), pure=False))
+        client.gather(client.map(read_basin, range(60), path=folder))
 
 
-@script(("task-overhead", "serialisation-bound"), near="gil-bound healthy tiny-tasks garbage-collection client-busy")
-def side_input_decoded_by_each_task():
-    """Explicitly write to disk instead of client.scatter (a file reference, which is decoded on the workers),
-    astronomy-commons/hats-import#302.
+@script("task-overhead", near="tiny-tasks gil-bound healthy undersubscribed-threads client-busy")
+def store_opened_by_each_task():
+    """Cache open_zarr's metadata-only returned objects (each task opens the same store),
+    google-research/flood-forecasting#129.
     """
-    run_mapping(kept=False)
+    run_basins(kept=False)
 
 
-@mends(side_input_decoded_by_each_task, "keep what is decoded in the worker", factor=1.2)
-def side_input_decoded_once():
-    run_mapping(kept=True)
+@mends(store_opened_by_each_task, "keep the store in the worker", factor=1.4)
+def store_opened_once():
+    run_basins(kept=True)
 
 
 # ------------------------------------------------------------------ memory

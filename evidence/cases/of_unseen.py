@@ -1,13 +1,11 @@
-"""Scripts collected and labelled when all rules had been written: inside tasks, memory, and adaptive clusters.
+"""Scripts collected and labelled when all rules had been written: here those of memory.
 
 `evidence/outside.md` has their first count.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
 
 import dask
 import dask.array as da
@@ -25,33 +23,6 @@ def local(workers: int = 2, threads: int = 1, memory: str | int = 0, processes: 
         dashboard_address=None,
         **options,
     )
-
-
-# ------------------------------------------------------------------ inside busy tasks
-
-
-def run_polls(threads):
-    def sample(problem):
-        job = subprocess.Popen(["sleep", "0.4"])  # it runs elsewhere
-        while job.poll() is None:
-            time.sleep(0.05)
-        return problem
-
-    with local(2, threads=threads) as made, Client(made) as client:
-        client.gather(client.map(sample, range(24), pure=False))
-
-
-@script("undersubscribed-threads", near="lock-bound healthy waiting-tasks")
-def problems_polled_until_solved():
-    """Sampleset not returned for large number of async submissions (each problem is polled until it is solved),
-    dwavesystems/dwave-system#218.
-    """
-    run_polls(1)
-
-
-@mends(problems_polled_until_solved, "more threads for each worker", factor=2)
-def problems_polled_by_more_threads():
-    run_polls(6)
 
 
 # ------------------------------------------------------------------ memory

@@ -27,6 +27,7 @@ FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
     **{study.command: f"scalescope_flows.studies:{study.function}" for study in OWN.values()},
     "isolate": "scalescope_flows.studies:isolate",
+    "fix": "scalescope_flows.studies:fix",
     "reap": "scalescope_flows.reaping:reap",
 }
 

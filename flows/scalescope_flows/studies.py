@@ -1,4 +1,4 @@
-"""The flows of studies, made from `STUDIES`, and those of a night and of an isolation."""
+"""The flows of studies, made from `STUDIES`, and those of a night, an isolation and a fix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from scalescope.fixing import running as fixing
+from scalescope.fixing.parameters import FixParameters
+from scalescope.fixing.result import Fix
 from scalescope.isolation import running as isolation
 from scalescope.isolation.parameters import IsolationParameters
 from scalescope.nightly.parameters import NightlyParameters
@@ -63,3 +66,16 @@ def isolate(given: dict[str, Any]) -> isolation.Isolated:
     Every step is a run in the store: a stopped isolation continues when it is started again with the same parameters.
     """
     return isolation.isolate(given, TaskRunner())
+
+
+def _fixing(given: Mapping[str, Any]) -> str:
+    return f"fix of {given.get('workload') or given.get('script')}"
+
+
+@declared_flow(FixParameters, name="fix", flow_run_name=_fixing)
+def fix(given: dict[str, Any]) -> Fix:
+    """Patch a script or a workload where a finding has a remedy, and prove that it is faster and does the same.
+
+    It runs in copies of its folder on the machine of the flow run; the patch is an artifact, and no file is written.
+    """
+    return fixing.fix_asked(given, TaskRunner())

@@ -9,13 +9,17 @@ from typing import Any
 
 from scalescope.analysis.difference import DifferencePart, PartKind
 from scalescope.model.environment import normalise
-from scalescope.model.trial import Trial
+from scalescope.model.sweep import ENVIRONMENT
+from scalescope.model.trial import RAN, Trial
+from scalescope.model.words import cut
 
 MOST = 10  # culprits that are told
 UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
 NAMES = ("address", "made_at", "blocked_outside_clock", "shows", "validated")  # facts of a cluster that change nothing
 CORES = 0.25  # least difference of cores that others kept busy
 OF_DASK = ("dask", "distributed", "dask-expr")
+# Packages of a family with another name: `distributed` pins one release of `dask`.
+_FAMILY = {"distributed": "dask"}
 
 _TASKS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER)
 _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
@@ -29,14 +33,22 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("setting", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("setting", r".*(scheduler|steal|saturation|retire).*", 1.0, _DELAYS),
     ("setting", r".*", 0.3, (*_TASKS, *_DELAYS, PartKind.TRANSFER)),
+    ("variable", r".*THREADS|OMP_.*|KMP_.*|CUDA_.*", 0.9, (PartKind.SLOWER, PartKind.MACHINE, PartKind.WAITING)),
+    ("variable", r"MALLOC_.*|TMPDIR", 0.9, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST, PartKind.SLOWER)),
+    ("variable", r".*", 0.5, (PartKind.SLOWER, PartKind.CLIENT, PartKind.IMPORTS, *_DELAYS)),
     ("cluster", r".*(bandwidth|latency|packet|interface|protocol).*", 1.0, (PartKind.TRANSFER, PartKind.CLIENT)),
     ("cluster", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("cluster", r".*(scheduler|worker_us|message).*", 1.0, _DELAYS),
     ("cluster", r".*", 0.3, (PartKind.START_UP, PartKind.MACHINE, PartKind.SLOWER, PartKind.TRANSFER)),
     ("host", r"memory.*", 0.5, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("host", r".*", 1.0, (PartKind.MACHINE, PartKind.START_UP, PartKind.IMPORTS)),
-    ("package", rf"({'|'.join(OF_DASK)})", 0.5, (*_TASKS, *_DELAYS, PartKind.SERIALISATION, PartKind.SPILL)),
-    ("package", r".*", 0.2, (PartKind.SLOWER, PartKind.IMPORTS, PartKind.GRAPH, PartKind.CHUNKS)),
+    (
+        "package",
+        rf"({'|'.join(OF_DASK)})",
+        0.5,
+        (*_TASKS, *_DELAYS, PartKind.CLIENT, PartKind.SERIALISATION, PartKind.SPILL),
+    ),
+    ("package", r".*", 0.2, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS)),
     ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
 )
 _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
@@ -46,17 +58,39 @@ _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", 
 class DifferingFact:
     """Something that is not the same in A and B."""
 
-    kind: str  # `point` (an axis), `setting` (of Dask), `package`, `cluster`, `host` or `code`
+    kind: str  # `point` (an axis), `setting` (of Dask), `variable`, `package`, `cluster`, `host` or `code`
     name: str
     a: str  # empty where it is not there
     b: str
     explains_s: float = 0.0  # seconds of named parts of a kind that it can change, by how often it does
 
+    def __str__(self) -> str:
+        """`dask 2024.10.0 → 2024.11.0`."""
+        if self.kind == "code":
+            return self.name
+        name = self.name if self.kind in ("point", "package", "setting", "variable") else f"{self.kind} {self.name}"
+        a, b = (each or "absent" for each in (self.a, self.b))
+        return f"{name} {a} → {b}" if self.kind == "package" else f"{name} {cut(a)} → {cut(b)}"
+
+
+def changed_packages(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[DifferingFact, ...]:
+    """Packages whose versions differ, by normalised names (PEP 503).
+
+    Those whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours.
+    """
+    left, right = ({normalise(str(name)): str(version) for name, version in side.items()} for side in (a, b))
+    names = sorted(left.keys() | right.keys(), key=lambda name: (_FAMILY.get(name, name.partition("-")[0]), name))
+    facts = (DifferingFact("package", name, left.get(name, ""), right.get(name, "")) for name in names)
+    return tuple(each for each in facts if each.a != each.b)
+
 
 def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
     """All that differs between the facts of two trials."""
     left, right = dict(_facts(a)), dict(_facts(b))
-    found = []
+    found = [*changed_packages(_packages(a), _packages(b))]
+    if found:  # packages say what differs between environments
+        left.pop(("point", ENVIRONMENT), None)
+        right.pop(("point", ENVIRONMENT), None)
     for key in dict.fromkeys([*left, *right]):
         one, other = left.get(key), right.get(key)
         if one != other and not (isinstance(one, float) and isinstance(other, float) and abs(one - other) < CORES):
@@ -81,6 +115,8 @@ def _weight(fact: DifferingFact, part: DifferencePart) -> float:
     module = fact.name.replace("-", "_")
     if fact.kind == "package" and re.search(rf"(?<![\w]){re.escape(module)}\.", text):
         return 1.0
+    if fact.kind == "code" and part.kind in (PartKind.SLOWER, PartKind.CLIENT) and ".py:" in text:
+        return 1.0
     weight, kinds = next(
         (weight, kinds)
         for kind, pattern, weight, kinds in _EXPLAINS
@@ -89,16 +125,19 @@ def _weight(fact: DifferingFact, part: DifferencePart) -> float:
     return weight if part.kind in kinds else UNLIKELY * weight
 
 
+def _packages(trial: Trial) -> dict[str, Any]:
+    known, python = trial.facts.get("packages"), trial.facts.get("python")
+    return {**(known if isinstance(known, Mapping) else {}), **({"python": python} if python else {})}
+
+
 def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
     facts = trial.facts
     for name, value in trial.point.values.items():
         yield ("setting" if "." in name else "point", name), value
     for name, value in (facts.get("dask_config") or {}).items():
         yield ("setting", str(name)), value
-    packages = facts.get("packages")
-    for name, value in packages.items() if isinstance(packages, Mapping) else ():
-        yield ("package", normalise(str(name))), value
-    yield ("package", "python"), facts.get("python")
+    for name, value in (facts.get("variables") or {}).items():
+        yield ("variable", str(name)), value
     for name, value in (facts.get("cluster") or {}).items():
         if isinstance(value, str | int | float) and name not in NAMES:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
@@ -110,4 +149,4 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
         for name in ("others", "stolen"):
             yield ("host", f"cores of {name}"), float(load.get(name) or 0.0)
     if code := facts.get("code"):
-        yield ("code", "the user's code"), code
+        yield ("code", "the script or its arguments" if RAN in facts else "the user's code"), code

@@ -14,8 +14,9 @@ rest is `waiting`. More tasks that ran on threads which were idle before cost no
 is cut otherwise (more tasks, each shorter), its terms are one part, `chunks`. Overheads that grow with the tasks are
 charged to the prefixes with more tasks, as far as their growth goes.
 
-Intervals come from a bootstrap over trials (Efron 1979), widened to Student's t and to the number of parts, because
-there are few trials and many parts.
+Intervals come from a bootstrap over trials (Efron 1979) of the parts' shares of ln(B / A), because a busy host
+multiplies all seconds of a trial. They are widened to Student's t and to the number of parts that are large enough to
+be named, because there are few trials and many parts.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ from scalescope.analysis.distributions import t_quantile
 
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
-ALPHA = 0.05  # chance that any part of two equal runs is named
-# Least share of the slower side's seconds in a part that is named: on a virtual clock, in real time, and with one trial
-LEAST_VIRTUAL, LEAST, LEAST_SINGLE = 0.005, 0.02, 0.1
+ALPHA = 0.01  # chance that any part of two equal runs is named
+# Least share of the shorter side's seconds in a part that is named: on a virtual clock where repeats are equal, else by
+# the fewest trials of a side: 6 trials in two groups of 3 are apart by chance in 1 of 10 cases, 10 in 1 of 126
+LEAST_EQUAL = 0.005
+LEAST_S = 0.05  # seconds of a part that is named in real time: any process of the host may take less
+LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
 EQUAL = 1e-9  # seconds that are none
@@ -182,13 +186,19 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
 
     seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
     single = min(len(a), len(b)) < 2
-    spread = None if single else _spread(tables, lambda left, right: divided(left, right, by_threads=False).flat)
+    spread = None
+    if not single:
+        spread = _spread(tables, threads, lambda left, right: divided(left, right, by_threads=False).flat)
     flat, flat_thread = seconds.flat[0], thread_s.flat[0]
     there = np.flatnonzero((np.abs(flat) > EQUAL) | (np.abs(flat_thread) > EQUAL))
-    wide = _quantile(len(a) + len(b) - 2, max(len(there), 1)) if spread is not None else 0.0
     totals = [float(costs.total[0]) for costs in means]
     a_s, b_s = (total / count for total, count in zip(totals, threads, strict=True))
-    least = (LEAST_VIRTUAL if virtual else LEAST_SINGLE if single else LEAST) * min(a_s, b_s)
+    share = max((few, share) for few, share in LEAST.items() if few <= min(len(a), len(b)))[1]
+    if virtual and (spread is None or not spread.any()):
+        share = LEAST_EQUAL
+    least = max(share * min(a_s, b_s), 0.0 if virtual else LEAST_S)
+    large = max(int(np.sum(np.abs(flat) >= least)), 1)
+    wide = _quantile(len(a) + len(b) - 2, large) if spread is not None else 0.0
     labels = _labels(matches, overheads[0])
     parts = []
     for i in there.tolist():
@@ -481,18 +491,24 @@ def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
 # ------------------------------------------------------------------ chance
 
 
-def _spread(tables: Sequence[_Table], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
-    """The standard error of each term."""
+def _spread(tables: Sequence[_Table], threads: tuple[int, int], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
+    """The standard error of each term, in seconds; all terms over `_ratio_unit` add up to ln(B / A)."""
     rng = np.random.default_rng(SEED)
     drawn = []
     for table in tables:
         trials = len(table.costs.tasks)
         drawn.append(table.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
     fewest = min(len(table.costs.tasks) for table in tables)
-    terms = divided(drawn[0], drawn[1])
+    terms = divided(drawn[0], drawn[1]) / _ratio_unit(drawn, threads)[:, None]
+    unit = _ratio_unit([table.mean for table in tables], threads)
     # a bootstrap of n trials has (n - 1) / n of the variance
-    found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1))
+    found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1)) * unit
     return found
+
+
+def _ratio_unit(costs: Sequence[_Costs], threads: tuple[int, int]) -> Floats:
+    """The logarithmic mean of the seconds of both sides."""
+    return np.maximum(_log_mean(costs[0].total / threads[0], costs[1].total / threads[1]), EQUAL)
 
 
 def _quantile(freedom: int, parts: int) -> float:

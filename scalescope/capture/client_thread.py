@@ -95,6 +95,14 @@ class ClientWatch:
             rows, self._rows = self._rows[: len(self._rows) - len(going_on)], going_on
         return self._columns(rows, ahead_s)
 
+    def awaits(self) -> tuple[str, str, float] | None:
+        """Line, call and seconds of the wait for this cluster in which the thread is; None where it is in none."""
+        with self._lock:
+            if not self._rows:
+                return None
+            place, begin, end = self._rows[-1]
+        return (*_described(place), end - begin) if place.waits and not place.elsewhere else None
+
     @staticmethod
     def _columns(charged: Sequence[tuple[CodePlace, float, float]], ahead_s: float) -> Columns:
         rows = []

@@ -2,14 +2,16 @@
 
 A worker of `distributed` samples the stacks of its task threads (10 ms). Its profile neither counts the innermost
 function nor tells lines apart: while this is installed, both are counted. Coroutine functions run on the worker's event
-loop, which no profile of a worker shows: while such a task runs, a thread looks there as often. The source text is sent
-to workers: the standard library and `distributed` alone.
+loop, which no profile of a worker shows: while such a task runs, a thread looks there as often. Calls that read
+something are counted by their arguments: tasks that make the same one do work that could be done once. The source text
+is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
 import dis
 import gc
+import io
 import os
 import sys
 import sysconfig
@@ -18,7 +20,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from enum import Enum
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any
 
 from dask.utils import key_split
@@ -40,6 +44,17 @@ COROUTINE_S = 0.01  # seconds of a sample of an event loop that runs such a task
 LINGER_S = 0.5  # after the last of them, before the thread that looks ends
 
 SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
+# Functions of a worker that run a task, with its key and its worker among their variables.
+_RUNS_TASKS = ("_run_task", "apply_function")  # the second before distributed 2024.9
+# Begins of the names of functions of libraries that read something.
+_READING = (
+    *("load", "read", "open", "connect", "recv", "scan", "glob", "listdir", "walk", "parse", "fetch", "request"),
+    *("from_pretrained", "stat", "do_handshake"),
+)
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
+CALLS, TOLD_CALLS = 50, 10  # calls of a prefix that are counted, and told; of those made in one task alone, fewer
+COUNTED = 500  # tasks of a prefix that are told apart
+TEXT = 200  # characters of an argument that are compared
 # Between the worker and the function of a task.
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
@@ -62,6 +77,7 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
 
     def begin(self) -> None:
         self.on_loop: dict[str, Counter[str]] = {}  # what coroutine functions did on the event loop, by prefix
+        self.calls: dict[str, _SameCalls] = {}  # calls that read something, by prefix
         self.waited = _waited_for_a_core(self.worker)
         if "profile" in self.worker.periodic_callbacks:
             self.worker.cycle_profile()  # what it saw until now stays apart
@@ -72,7 +88,7 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
         `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`, or
         `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds that threads of tasks
-        wanted a core and had none.
+        wanted a core and had none. `calls`: see `_SameCalls.told`, by prefix.
         """
         worker = self.worker
         stacks: dict[str, Counter[str]] = {}
@@ -84,10 +100,11 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
             stacks.setdefault(prefix, Counter()).update(found)
         now = _waited_for_a_core(worker)
         core_wait_s = sum(max(seconds - self.waited.get(thread, 0.0), 0.0) for thread, seconds in now.items())
+        calls = {prefix: found.told() for prefix, found in self.calls.items()}
         self.begin()
         kept = sorted(stacks.items(), key=lambda item: -sum(item[1].values()))[:PREFIXES]
         told = {prefix: shortened(found) for prefix, found in kept if found}
-        return {"stacks": told, "absent": "" if profiles else OFF, "core_wait_s": core_wait_s}
+        return {"stacks": told, "absent": "" if profiles else OFF, "core_wait_s": core_wait_s, "calls": calls}
 
 
 def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
@@ -201,6 +218,92 @@ def _look(thread: int, samples: int) -> None:
             gc.enable()
 
 
+# ------------------------------------------------------------------ calls that read something
+
+
+class _SameCalls:
+    """Calls with equal arguments in the tasks of one prefix."""
+
+    def __init__(self) -> None:
+        self.tasks: set[int] = set()  # hashes of the keys of tasks that were seen, as below
+        # Samples, samples in which it read something, and tasks: by function, arguments and line of the caller
+        self.found: dict[tuple[str, str, str], tuple[list[int], set[int]]] = {}
+
+    def note(self, task: int, calls: list[tuple[tuple[str, str, str], bool]]) -> None:
+        if task not in self.tasks:
+            if len(self.tasks) >= COUNTED:
+                return
+            self.tasks.add(task)
+        for call, reads in calls:
+            samples, tasks = self.found.setdefault(call, ([0, 0], set()))
+            samples[0] += 1
+            samples[1] += reads
+            tasks.add(task)
+        if len(self.found) > CALLS:
+            self.found = {call: each for call, each in self.found.items() if len(each[1]) > 1 or task in each[1]}
+
+    def told(self) -> tuple[int, list[tuple[str, str, str, int, int, int]]]:
+        """Tasks that were seen; and function, arguments, line, samples, samples that read and tasks of calls."""
+        rows = [(*call, samples[0], samples[1], len(tasks)) for call, (samples, tasks) in self.found.items()]
+        return len(self.tasks), sorted(rows, key=lambda row: -row[3])[:TOLD_CALLS]
+
+
+def _note_calls(frames: list[Any], outside: Any) -> None:
+    # `frames` from the innermost on, `outside` the frame that called the outermost
+    while outside is not None and outside.f_code.co_name not in _RUNS_TASKS:
+        outside = outside.f_back
+    if outside is None:
+        return
+    variables = outside.f_locals
+    plugin = getattr(variables["execution_state"]["worker"], "plugins", {}).get(NAME)
+    if plugin is not None:
+        found = plugin.calls.setdefault(key_split(variables["key"]), _SameCalls())
+        found.note(hash(variables["key"]), list(_calls_of_users(frames)))
+
+
+def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], bool]]:
+    users = [not module_of(_file(frame)) for frame in frames]
+    call = called(frames[0].f_code, frames[0].f_lasti)
+    reads = call.rpartition(".")[2].startswith(_READING)
+    if reads and users[0]:  # a function that is not in Python; its arguments are not known, but open files are
+        names = sorted({str(each.name) for each in frames[0].f_locals.values() if type(each) in _FILES})
+        if names:
+            yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
+    for frame, of_user, caller, by_user in zip(frames, users, frames[1:], users[1:], strict=False):
+        name = frame.f_code.co_name
+        reads = reads or (not of_user and name.lower().startswith(_READING))
+        if by_user and (arguments := _arguments(frame)) is not None:
+            name = getattr(frame.f_code, "co_qualname", name).removesuffix(".__init__").rpartition("<locals>.")[2]
+            yield (name, arguments, frame_text(_info(caller))), reads
+
+
+def _arguments(frame: Any) -> str | None:
+    """The arguments of a call as text; None where one is not known by its text."""
+    code, variables = frame.f_code, frame.f_locals
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = names[1:] if code.co_name == "__init__" else names
+    texts = [_argument_text(variables[name]) if name in variables else None for name in names]
+    given = [text for text in texts if text is not None]
+    return ", ".join(given) if len(given) == len(names) else None
+
+
+def _argument_text(value: Any, depth: int = 0) -> str | None:
+    kind = type(value)
+    if kind in (str, bytes):
+        return repr(value) if len(value) <= TEXT else f"{value[:TEXT]!r}, {len(value)}, {value[-TEXT:]!r}"
+    if value is None or kind in (bool, int, float, complex) or isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, type | Enum):
+        return value.__name__ if isinstance(value, type) else value.name
+    if kind in _FILES:
+        return str(value.name)
+    if kind in (list, tuple, set, dict) and depth < 2 and len(value) <= 20:
+        items = [*value, *value.values()] if kind is dict else value
+        texts = [_argument_text(each, depth + 1) for each in items]
+        return None if None in texts else f"{kind.__name__}{texts}"
+    return None
+
+
 # ------------------------------------------------------------------ stacks
 
 
@@ -285,6 +388,7 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
             state["children"][identifier] = found
         state = found
     state["count"] += 1
+    _once_a_sample(frames, frame)
     if "called" not in state["description"]:
         call = called(innermost.f_code, innermost.f_lasti)
         handled = _handled(innermost) if call.endswith("sleep") else ""
@@ -292,11 +396,29 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
     return state
 
 
+_counted = 0  # identity of the innermost frame of a sample that was counted once
+
+
+def _once_a_sample(frames: list[Any], outside: Any) -> None:
+    # workers count each sample twice: for all tasks, and for those of the prefix
+    global _counted
+    if id(frames[0]) == _counted:
+        _counted = 0
+        with suppress(Exception):  # the work of others: nobody is to be told, and the next sample may tell more
+            _note_calls(frames, outside)
+    else:
+        _counted = id(frames[0])
+
+
 def _info(frame: Any) -> Any:
     info = profile.info_frame(frame)
-    if info["filename"].startswith(SENT):
-        info["filename"] = frame.f_globals.get("__file__") or info["filename"]
+    info["filename"] = _file(frame)
     return info
+
+
+def _file(frame: Any) -> str:
+    file: str = frame.f_code.co_filename
+    return frame.f_globals.get("__file__") or file if file.startswith(SENT) else file
 
 
 def _handled(frame: Any) -> str:

@@ -9,7 +9,9 @@ import functools
 import inspect
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -33,12 +35,16 @@ _LEAVES = (str, bytes, bytearray, memoryview)
 # Their items are the user's own arguments
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
+# Largest objects of earlier graphs: by id, as far as they still live, or by the hash of a text
+_Sent = dict[int, "weakref.ref[Any] | None"]
+
 
 def large_part_hooks(
     found: list[LargePart], line: Callable[[Any], str], failed: Callable[[Exception], None] | None = None
 ) -> list[tuple[Any, Hook]]:
     """Functions of the client, and hooks that note the largest part of each large graph that it sends."""
     packed = threading.local()
+    sent_before: _Sent = {}
 
     def sending(client: Client, message: Any) -> None:
         if message.get("op", "").startswith("update-graph"):
@@ -52,7 +58,7 @@ def large_part_hooks(
         smallest = min((part.graph_nbytes for part in found), default=0) if len(found) >= MOST else NOTED_BYTES
         if packed.nbytes > smallest:
             try:
-                part = largest_part(graph, packed.nbytes)
+                part = largest_part(graph, packed.nbytes, sent_before)
             except Exception:  # noqa: BLE001 - attributes of the user's own objects
                 part = None
             if part is not None:
@@ -76,13 +82,17 @@ class _Place:
 @dataclass
 class _Found:
     kind: str = ""
+    value: Any = None  # the largest object
     largest: int = 0
     nbytes: int = 0
     calls: int = 0
 
 
-def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
-    """The part of a graph that has most bytes; None where none has a share of `PART`, or it cannot be found."""
+def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
+    """The part of a graph that has most bytes; None where none has a share of `PART`, or it cannot be found.
+
+    `sent_before` gets its largest object.
+    """
     search = _Search()
     search.graph(graph)
     if not search.found:
@@ -91,7 +101,20 @@ def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
     if most.nbytes < PART * graph_nbytes:
         return None
     nbytes = min(most.nbytes, graph_nbytes)  # many small objects take less when they are packed
-    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "")
+    again = _again(most.value, sent_before)
+    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "", again)
+
+
+def _again(value: Any, sent_before: _Sent) -> bool:
+    if isinstance(value, str | bytes):  # they have no weak references, and Python keeps their hash
+        again, sent_before[hash(value)] = hash(value) in sent_before, None
+        return again
+    known = sent_before.get(id(value))
+    if known is not None and known() is value:
+        return True
+    with suppress(TypeError):  # a dict or list has none either: it counts as another one each time
+        sent_before[id(value)] = weakref.ref(value)
+    return False
 
 
 class _Search:
@@ -206,7 +229,7 @@ class _Search:
             self._seen.add(id(value))
             found.nbytes += size
             if size > found.largest:
-                found.largest, found.kind = size, _kind(value)
+                found.largest, found.kind, found.value = size, _kind(value), value
 
 
 def _parts(value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:

@@ -36,6 +36,7 @@ class Gathered:
     gpus: dict[str, Any] = field(default_factory=dict)
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
+    same_calls: list[dict[str, Any]] = field(default_factory=list)  # messages of the events `SAME_CALL`
     unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
     # Cores, threads, threads of a library's pool, and seconds that tasks waited for a core, by worker
     processes: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -90,7 +91,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     told = {key: sample["gpu"] for key, sample in workers.items() if key not in silent}
     gathered.gpus, gathered.gpu_samples = gpus(told), _gpu_samples(told)
     asked = [sample["inside"] for key, sample in workers.items() if key not in silent and sample["inside"]]
-    gathered.inside = _inside(asked)
+    gathered.inside, gathered.same_calls = _inside(asked), _same_calls(asked)
     gathered.unprofiled = gathered.unprofiled or next((each["absent"] for each in asked if each["absent"]), "")
     gathered.processes = {
         key: (sample["cores"], sample["threads"], sample["pool"], (sample["inside"] or {}).get("core_wait_s", 0.0))
@@ -144,6 +145,23 @@ def _inside(asked: Iterable[Mapping[str, Any]]) -> Columns:
         for stack, samples in found.items()
     ]
     return from_rows("inside", rows)
+
+
+def _same_calls(asked: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages of the events `SAME_CALL`: calls that several tasks of a prefix made with equal arguments."""
+    seen = Counter[str]()
+    found: dict[tuple[str, ...], Counter[str]] = {}
+    for each in asked:
+        for prefix, (tasks, calls) in each["calls"].items():
+            seen[prefix] += tasks
+            for *call, samples, reading, of_tasks in calls:
+                counts = {"samples": samples, "reading": reading, "tasks": of_tasks, "processes": 1}
+                found.setdefault((prefix, *call), Counter()).update(counts)
+    return [
+        {"prefix": prefix, "call": call, "arguments": arguments, "where": where, **counts, "seen": seen[prefix]}
+        for (prefix, call, arguments, where), counts in found.items()
+        if counts["tasks"] > counts["processes"] and counts["reading"]
+    ]
 
 
 def _is_off(sample: Any) -> bool:

@@ -964,7 +964,7 @@ class _Attempts:
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
-        numbers = self.names[group] = (number, self.groups[group.name])
+        numbers = self.names[group] = (number, self.groups[str(group.name)])  # a nested key has a tuple for its group
         return numbers
 
     def _allowed(self, task: Any) -> int:
@@ -1120,7 +1120,10 @@ def fused_steps(key: Any, spec: Any) -> list[Any]:
     if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
         return []
     part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays have no part of their own in their key
-    steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in spec.args[0])
+    tasks = spec.args[0]  # those of arrays, the last first; those of bags, the first first
+    begins = not next(iter(tasks.values())).dependencies & tasks.keys()
+    ordered = reversed(tasks) if begins else tasks
+    steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in ordered)
     return [step for step in steps if step != key]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from scalescope.capture.shipping import Shipment, register
 from scalescope.capture.unheard import unheard
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import TABLES, Columns, from_rows
+from scalescope.model.records import SAME_CALL, TABLES, Columns, from_rows
 from scalescope.owner import opener
 
 CLOCK_ERROR_S = 0.05  # disagreement of clocks that is worth a warning: short tasks would be misplaced
@@ -290,6 +291,12 @@ class _Run:
                 spool.write_chunk(self.stream, "gpu", gathered.gpu_samples)
             if gathered.inside["prefix"]:
                 spool.write_chunk(self.stream, "inside", gathered.inside)
+            if gathered.same_calls:
+                rows = [
+                    {"time": recording.t_end, "topic": SAME_CALL, "message": json.dumps(each)}
+                    for each in gathered.same_calls
+                ]
+                spool.write_chunk(self.stream, "events", from_rows("events", rows))
             if self.capture.log_folder is not None:
                 left = set(recording.workers_left)
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))

@@ -96,6 +96,8 @@ COMMANDS: Sequence[Row] = (
     ("reap", "scalescope.cli.commands.leases:reap", PLAIN),
     ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
     ("environments", "scalescope.cli.commands.environments:app", PLAIN),
+    ("skill", "scalescope.cli.commands.agents:skill", PLAIN),
+    ("mcp", "scalescope.cli.commands.agents:mcp", PLAIN),
 )
 OF_SCRIPTS = ("run", "fix")
 # Context of commands that take a script: words after the script are its arguments

@@ -15,6 +15,8 @@ parameter says how it is written on the command line:
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -113,6 +115,15 @@ def seconds_of(option: str, text: str) -> float:
     if seconds < 0 or (text and not seconds):
         raise InvalidField(option, text, "a time such as 60s or 5m")
     return seconds
+
+
+def script_python() -> str:
+    """The Python of the active virtual environment, if that is another than this one; empty if there is none."""
+    active = os.environ.get("VIRTUAL_ENV", "")
+    python = os.path.join(active, "bin", "python")
+    if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):
+        return python
+    return sys.executable
 
 
 class DefaultGroup(TyperGroup):

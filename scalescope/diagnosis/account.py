@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from scalescope.analysis.attempts import Ints, codes
 from scalescope.analysis.difference import Account, Overhead, PartKind, PrefixAccount
 from scalescope.analysis.inside_tasks import called_by_user, inside_tasks
 from scalescope.diagnosis.blame import BETWEEN, CLIENT, IDLE, INTAKE, OTHER, Charge, blame
+from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
@@ -40,7 +42,30 @@ def account(observation: Observation) -> Account:
             (busy if charge.part == "busy" else idle)[charge.name] += charge.total_s
         else:
             overheads[_overhead(charge)] += charge.total_s
+    for name, kind, share in list(_before_running(observation)):
+        if waited := idle.get(name, 0.0) * share:
+            overheads[Overhead(kind)] += waited
+            idle[name] -= waited
     return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads))
+
+
+def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:
+    """Share of what is left of each prefix's time in which workers fetched, unpacked or read back for its tasks.
+
+    Threads that waited for these tasks waited for that.
+    """
+    attempts = observation.measured
+    names, place = codes(attempts.prefix)
+    left = np.bincount(place, attempts.stop - occupied_from(observation), len(names))
+    before = {
+        PartKind.TRANSFER: attempts.transfer,
+        PartKind.SERIALISATION: attempts.deserialize,
+        PartKind.SPILL: attempts.disk_read,
+    }
+    for kind, seconds in before.items():
+        own = np.minimum(np.bincount(place, seconds, len(names)), left)
+        yield from ((name, kind, float(part)) for name, part in zip(names, own / np.maximum(left, 1e-12), strict=True))
+        left = left - own
 
 
 def _overhead(charge: Charge) -> Overhead:

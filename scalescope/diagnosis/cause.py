@@ -82,6 +82,7 @@ class Cause(Generic[Looked]):
         client_s: float = 0.0,  # seconds that the client itself computes
         changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
         least_s: float = 0.0,  # seconds that the cores of the host need in any case
+        remains_s: float = 0.0,  # seconds that the remedy itself needs
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
         """Effect of the remedy, at most down to the bound of the graph that it leaves; None below `GAIN`."""
@@ -94,6 +95,7 @@ class Cause(Generic[Looked]):
             0.0 if Term.SPAN in changes else metrics.span_s,
             0.0 if Term.CLIENT in changes else client_s,
             0.0 if Term.WORK in changes else least_s,
+            remains_s,
         )
         now_s = metrics.elapsed_s
         predicted_s = max(now_s - saved_s, possible_s)

@@ -199,6 +199,7 @@ class Remedy:
     change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
     saved_s: float | None = None  # seconds of the call that it saves; by default what the lost thread-seconds cost
     shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
+    remains_s: float = 0.0  # seconds of the call that it needs itself, such as those of sending data once
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
     premise: Premise[Observation] | None = None  # what else must be true than the premise of the cause
     otherwise: Remedy | None = None  # the remedy where one of them is not true; None: none is known
@@ -247,6 +248,7 @@ class TrialCause(Cause[Observation]):
                 client_s=observation.client_s,
                 changes=act.changes,
                 least_s=observation.computing_s,
+                remains_s=act.remains_s,
                 change=act.change,
             )
         text, link = act.text, link or self.link

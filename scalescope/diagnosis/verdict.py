@@ -20,7 +20,7 @@ from scalescope.diagnosis.causes.cores import HOST_OVERLOADED, OVERSUBSCRIBED_TH
 from scalescope.diagnosis.causes.no_known_cause import HEALTHY, TOO_SHORT, UNKNOWN, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
-from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.finding import PERHAPS, PROBABLY, UNSURE, Finding, Severity, Verdict
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
@@ -58,7 +58,39 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
             findings.insert(0, healthy(case))
     findings = [_with_measured(points, finding) for finding in findings]
     findings.sort(key=lambda finding: (_place(finding), finding.severity.rank, _precedence(finding), finding.rank()))
-    return Verdict.of(findings)
+    return Verdict.of([_not_sure(findings), *findings[1:]])
+
+
+# What tells a cause from others at least cost, by its code; else by the part of the worker time that was lost.
+EXPERIMENTS = {
+    "gil-bound": "the same with `threads_per_worker=1` and as many workers",
+    "worker-killing-task": "that one task alone, outside Dask",
+    "undersubscribed-threads": "the same with twice as many threads",
+    "slow-worker": "the same on that worker alone, and on another one",
+    "lock-bound": "the same with one thread in all",
+}
+
+
+def _not_sure(findings: Sequence[Finding]) -> Finding:
+    """The first finding; if it is not sure, with the second cause and the cheapest run that tells the two apart."""
+    first, *others = findings
+    cause = causes.by_code().get(first.code)
+    faults = [each for each in others if each.severity is not Severity.INFO and each.code != UNKNOWN.code]
+    if first.confidence >= UNSURE or cause is None or cause is UNKNOWN or first.limits_trust:
+        return first
+    limit = next((each for each in faults if each.limits_trust and {*first.points[:1]} & {*each.points}), None)
+    second = next((each for each in faults if not each.limits_trust), limit)
+    other = causes.by_code().get(second.code) if second else None
+    told = (
+        f"it is another cause than `{first.code}`" if other is None else f"it is `{other.code}` ({other.title.lower()})"
+    )
+    experiment = EXPERIMENTS.get(first.code) or "half of the work, with the fix and without it"
+    if limit is not None:
+        experiment = "the same on a host that is free"
+    elif first.gain and first.gain.change:
+        experiment = "the same with " + ", ".join(f"`{name}={value}`" for name, value in first.gain.change.items())
+    said = first.summary.removeprefix(PERHAPS)
+    return replace(first, summary=f"{PROBABLY}{said} If not, {told}; run {experiment} to tell.")
 
 
 def _doubted(findings: Sequence[Finding], measured: Collection[str], had_cores: Set[str]) -> list[Finding]:
@@ -136,11 +168,17 @@ def _precedence(finding: Finding) -> int:
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
-    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides."""
+    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides.
+
+    Where a trial counts, those that do not are asked for faults alone.
+    """
     by_code: dict[str, dict[str, list[Finding]]] = {}
-    counted = Counter(trial.point.id for trial in trials if not trial.warmup)
+    trials = [trial for trial in trials if not trial.warmup]
+    counted, is_any_valid = Counter(trial.point.id for trial in trials), any(trial.counts for trial in trials)
     for trial in trials:
-        for finding in () if trial.warmup else trial.findings:
+        for finding in trial.findings:
+            if finding.severity is Severity.INFO and is_any_valid and not trial.counts:
+                continue
             by_code.setdefault(finding.code, {}).setdefault(trial.point.id, []).append(finding)
     kept = {
         code: {point: found for point, found in by_point.items() if 2 * len(found) >= counted[point]}

@@ -199,6 +199,7 @@ class DriverServer:
     def _expired(self, phase: str, limit_s: float) -> None:
         if phase == "closing":
             logger.error("the cluster was not closed within %g s", limit_s)
+            self._channel.send(Closed("closing took too long", self._left(clean=False)))
             _exit(_DriverEnd("closing took too long", EXIT_STUCK), clean=False)
         seen = where(self._main, self._trials.function)
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
@@ -226,10 +227,10 @@ class DriverServer:
         closer = threading.Thread(target=self._cluster.abandon, name="scalescope-closer", daemon=True)
         closer.start()
         closer.join(CLOSE_LIMIT_S - PATIENCE_S)
-        if closer.is_alive():
+        if not (clean := not closer.is_alive()):
             logger.error("the cluster was not closed in time")
-        self._channel.send(Closed(stop.says(), self._cluster.left))
-        _exit(stop, clean=not closer.is_alive())
+        self._channel.send(Closed(stop.says(), self._left(clean=clean)))
+        _exit(stop, clean=clean)
 
     def _end_in_order(self, stop: _DriverEnd) -> NoReturn:
         self._watch.enter("closing", CLOSE_LIMIT_S)
@@ -239,8 +240,13 @@ class DriverServer:
         except Exception:
             logger.exception("the cluster was not closed in order")
             clean = False
-        self._channel.send(Closed(stop.says(), self._cluster.left))
+        self._channel.send(Closed(stop.says(), self._left(clean=clean)))
         _exit(stop, clean=clean)
+
+    def _left(self, *, clean: bool) -> str:
+        """What is said of what clusters left; `clean`: whether the last one was closed in order."""
+        unclean = "" if clean else "a cluster was not closed in order: `scalescope reap` removes what is left of it"
+        return "; ".join(filter(None, (self._cluster.left, unclean)))
 
 
 def ready(packages: Mapping[str, str]) -> Ready:

@@ -15,6 +15,7 @@ from scalescope import workloads
 from scalescope.capture import host
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.partition_calls import Notes, noted
+from scalescope.capture.settings import settings
 from scalescope.clusters.trial_watch import HaltWatch
 from scalescope.driver.attempt import LOST_CONNECTION, Attempt, changes, describe, is_lost_connection, kept_result
 from scalescope.driver.open_cluster import OpenCluster
@@ -91,7 +92,6 @@ class TrialRunner:
             "dask": dask.__version__,
             "distributed": distributed.__version__,
             "packages": self._packages,
-            "dask_config": dict(point.dask_config),
         }
         opened.enter("loading", LOAD_LIMIT_S, f"loading workload {request.workload}")
         try:
@@ -102,6 +102,7 @@ class TrialRunner:
             return
         attempt.facts |= {"imports": list(workload.modules), "modelled": workload.modelled, "code": workload.code}
         before = opened.prepare(point, workload.folder)
+        attempt.facts |= settings()
         cluster = opened.cluster
         assert cluster is not None
         attempt.warnings += filter(None, [opened.reopened])

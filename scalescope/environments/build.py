@@ -23,6 +23,7 @@ from scalescope.environments.cache_locks import BUILD, USE, CacheLock, hold
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.interpreters import Interpreter, look, refuse_without_distributed
 from scalescope.model.environment import Environment
+from scalescope.owner import make_folder
 
 _FORMAT = 1  # version of the folders' layout; another number makes all environments be built anew
 _SHOWN_TEXT = 200
@@ -63,7 +64,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
     environment = git.pinned(environment)
     try:
         folder = cache.folder() / _key(environment)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent, may_share=True)
         manifest, fresh = _from_cache(environment, folder, says)
     except OSError as error:
         raise EnvironmentUnavailable(

@@ -10,8 +10,9 @@ import subprocess
 from pathlib import Path
 
 from scalescope.errors import UsageError
-from scalescope.fixing.running import Fix
-from scalescope.own_code.script import Program, records
+from scalescope.fixing.result import Fix
+from scalescope.fixing.subject import Subject
+from scalescope.own_code.script import records
 from scalescope.owner import replace_file
 
 CHANGED = "has changed since the patch was proven"
@@ -27,19 +28,19 @@ def write_patch(found: Fix) -> Path:
     return path
 
 
-def keep(found: Fix, program: Program) -> None:
-    """Keep proven patches of a script with its arguments, so that `apply_kept` need not prove them again."""
+def keep(found: Fix, subject: Subject) -> None:
+    """Keep proven patches of a program with its arguments, so that `apply_kept` need not prove them again."""
     files = {
         str(found.root / name): {"before": _digest(found.before[name]), "after": content.decode("latin-1")}
         for name, content in found.after.items()
     }
-    replace_file(_kept(found.script, program), json.dumps(files))
+    replace_file(_kept(subject), json.dumps(files))
 
 
-def apply_kept(script: Path, program: Program) -> list[Path] | None:
-    """Apply what was proven before; None where nothing was, or the script has changed since."""
+def apply_kept(subject: Subject) -> list[Path] | None:
+    """Apply what was proven before; None where nothing was, or a file has changed since."""
     try:
-        files = json.loads(_kept(script, program).read_text())
+        files = json.loads(_kept(subject).read_text())
     except (OSError, ValueError):
         return None
     if any(
@@ -90,6 +91,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _kept(script: Path, program: Program) -> Path:
-    named = json.dumps([str(script), *program.arguments, program.python])
+def _kept(subject: Subject) -> Path:
+    program = subject.program
+    named = json.dumps([str(subject.file), *program.arguments, program.python, subject.workload, dict(subject.values)])
     return records().parent / "fixes" / f"{_digest(named.encode())[:24]}.json"

@@ -65,7 +65,11 @@ class Guarded:
             "hosts": [] if self.allowed else _hosts(),
         }
         path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
-        return {**os.environ, GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
+        ours = {GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
+        if "PREFECT_API_URL" not in os.environ:  # flows have a server of their own, for all runs
+            ours["PREFECT_HOME"] = str(temporary / "prefect")
+            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first one makes its database
+        return {**os.environ, **ours}
 
     def file(self, what: str) -> Path:
         return self.copy.folder.with_name(f"{self.copy.folder.name}.{what}")

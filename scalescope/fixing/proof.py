@@ -41,6 +41,7 @@ class Proof:
     patched_bytes: int = 0
     not_compared: tuple[str, ...] = field(default_factory=tuple)  # what differs between two runs of the original
     changed: bool = False  # True: it was withdrawn for other results
+    uses: str = ""  # workers and transferred bytes, where they differ
 
     def to_json(self) -> dict[str, Any]:
         return to_mapping(self)
@@ -56,6 +57,7 @@ class Proof:
         if not self.proven:
             return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
         memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
+        memory += f"; {self.uses}" if self.uses else ""
         same = "same output, exit status and files"
         if self.not_compared:
             same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"
@@ -114,7 +116,7 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "the budget was used before it was clear"
+        reason = "its time was used before it was clear: --budget gives it more"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):

@@ -13,14 +13,17 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
-# What evidence says that a remedy needs: tasks to keep in flight, and times as much for each task to do
-IN_FLIGHT, TIMES = "tasks to keep in flight", "times as much for each task"
+# What evidence says that a remedy needs: tasks to keep in flight, times as much for each task to do, and tasks of all
+# graphs that were sent one after another
+IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "times as much for each task", "tasks in them"
 # Codes of findings that say what the numbers are worth, and not why a workload is slow.
 # Their severity of information limits nothing.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
 
 BEYOND_CORES = "threads for which the host has no core"  # evidence by which a finding of any code limits trust
+PROBABLY = "Probably: "  # begins the summary of a first cause that is not sure, and that names the second one
+UNSURE = 0.6  # confidence below which a first cause is told so
 PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times, where a busy host makes them doubtful
 
 
@@ -83,6 +86,15 @@ class Place(Mapped):
 
 
 @dataclass(frozen=True)
+class Patch(Mapped):
+    """A remedy that `scalescope fix` wrote and tried."""
+
+    diff: str  # of files, or of settings
+    proof: str  # what the runs with and without it say, without a full stop
+    proven: bool
+
+
+@dataclass(frozen=True)
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
@@ -97,6 +109,7 @@ class Finding(Mapped):
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
     place: Place | None = None  # line to look at, or to change; None: unknown
+    patch: Patch | None = None  # None: none was tried
 
     @property
     def fix(self) -> str:

@@ -20,6 +20,7 @@ class LargePart(Mapped):
     nbytes: int  # bytes of all its copies together
     calls: int  # calls of the function that hold it, or a copy of it
     where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
+    again: bool = False  # True if an earlier graph carried the same object
 
     def sentence(self, size: str) -> str:
         """`size` is `nbytes` in words."""

@@ -112,6 +112,9 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   they had, such as when their futures were dropped
 # - `again`: `{"prefix", "step", "first", "tasks", "seconds"}`: tasks of `prefix`, of 50 ms and more, into which
 #   Dask fused a `step` that tasks of the prefix `first` had done before under other keys
+# - `same-call`: `{"prefix", "call", "arguments", "where", "samples", "reading", "tasks", "processes", "seen"}`: a call
+#   with equal arguments in `tasks` of the `seen` tasks of a prefix, at a line of the user's code, in how many samples
+#   of the workers' profilers (`reading`: in which it read something) and on how many workers
 # - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
 #   and one of these (none where it was there before the trial), and rows of the table `tasks` that needed it; several
 #   events for one number where these are many
@@ -140,6 +143,7 @@ CLIENT: dict[str, str] = {
 NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
+SAME_CALL = "same-call"  # topic of events: a call that tasks make with equal arguments, and that reads something
 AGAIN = "again"  # topic of events: work that a task with another key had already done
 SENDING = (
     "compute",

@@ -73,8 +73,7 @@ def of_suite(asked: NightlyParameters, night: str, found: SuiteChange, lock: Sof
 
 def _command(series: NightlySeries, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
     words = ["scalescope", "compare", "-w", series.workload, "-m", series.metric, "-c", str(series.cluster["kind"])]
-    for name, value in Point.from_mapping(series.point).values.items():
-        words += ["-a", f"{name}={value}"]
+    words += _axes(series)
     defaults = {each.name: each.default for each in declared(kinds()[str(series.cluster["kind"])])}
     for name, value in series.cluster.items():
         if name in defaults and value != defaults[name]:
@@ -82,6 +81,19 @@ def _command(series: NightlySeries, locks: tuple[SoftwareLock, SoftwareLock]) ->
     for side, lock in zip(("--a", "--b"), locks, strict=True):
         words += [side, f"environment={lock.pinned}"]
     return shlex.join(words)
+
+
+def _fix(series: NightlySeries) -> str:
+    """The command that patches the workload; empty for what is built in, or not run on workers of this machine."""
+    if ":" not in series.workload or series.cluster["kind"] != "local":
+        return ""
+    return shlex.join(["scalescope", "fix", "-w", series.workload, *_axes(series)])
+
+
+def _axes(series: NightlySeries) -> list[str]:
+    return [
+        word for name, value in Point.from_mapping(series.point).values.items() for word in ("-a", f"{name}={value}")
+    ]
 
 
 def line(alert: Alert) -> str:
@@ -148,6 +160,9 @@ def summary(alert: Alert) -> str:
         f"**Brought by** {markdown_text(culprit.line)}",
         f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
         f"All changes between the two environments: {markdown_text(culprit.changed)}",
+        f"A patch, proven, if its cause has one:\n\n```sh\n{fix}\n```"
+        if (fix := _fix(alert.changes[0].series))
+        else "",
     ]
     return "\n\n".join(filter(None, blocks))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope import environments
+from scalescope.analysis.culprits import DifferingFact, changed_packages
 from scalescope.errors import InfrastructureError, UsageError
 from scalescope.model.environment import requirement, split_repository
 from scalescope.model.sweep import Point
@@ -21,7 +22,6 @@ from scalescope.nightly.series import ChangeCandidate, machine
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 from scalescope.studies.comparison.judge import ComparisonDecision
-from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
@@ -108,8 +108,9 @@ class Reruns:
         `find-release` first searches among all packages that differ, then among the releases of the package it found.
         """
         before, after = good.record.lock.pins, self.lock.pins
-        changed = difference(before, after)
-        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        facts = changed_packages(before, after)
+        changed = ", ".join(map(str, facts))
+        names = [each.name for each in facts]
         studies: list[str] = []
         try:
             if len(names) > 1:
@@ -140,9 +141,7 @@ class Reruns:
     ) -> Culprit:
         """Narrow a package down to its first bad release; add the study to `studies`."""
         good, bad = before.get(package, ""), after.get(package, "")
-        line = (
-            f"{package} {good} → {bad}" if good and bad else f"{package} {bad} added" if bad else f"{package} removed"
-        )
+        line = str(DifferingFact("package", package, good, bad))
         whole = Culprit(line, package, good, bad)
         ends = _ends(package, good, bad) if good and bad and package != "python" else {}
         if not ends:

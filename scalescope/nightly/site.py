@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope import workloads
+from scalescope.analysis.culprits import changed_packages
 from scalescope.model.metrics import METRICS
 from scalescope.model.trial import TrialState
 from scalescope.model.words import MISSING, plural
@@ -22,7 +23,6 @@ from scalescope.report import files
 from scalescope.report.html import build, embed
 from scalescope.report.html.page import moment
 from scalescope.report.table import ReportTable, Row, Tone
-from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
 
 SPARK_NIGHTS = 60  # nights in a line of the overview
@@ -287,7 +287,7 @@ def _packages(night: Night, before: Night | None) -> str:
     pins = night.record.lock.pins
     if before is None:
         return plural(len(pins), "package")
-    return difference(before.record.lock.pins, pins) or "as the night before"
+    return ", ".join(map(str, changed_packages(before.record.lock.pins, pins))) or "as the night before"
 
 
 def _settings(found: SeriesHistory) -> dict[str, str]:

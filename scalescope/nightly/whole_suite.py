@@ -15,12 +15,12 @@ from statistics import NormalDist
 
 import numpy as np
 
+from scalescope.analysis.culprits import changed_packages
 from scalescope.model.words import change
 from scalescope.nightly.changes import LEAST, WINDOW, Change, Floats, find_changes
 from scalescope.nightly.controls import explaining, is_control
 from scalescope.nightly.night_record import ChangeOutcome, Judged, Night, NightlySeries, NightRecord
 from scalescope.nightly.series import SETTLED, answered, since_baseline
-from scalescope.studies.release.mixtures import difference
 from scalescope.studies.symptom import LARGER_IS_BETTER
 
 NAME = "the suite"
@@ -129,7 +129,7 @@ def judge(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteChange]:
 def _judged(tonight: NightRecord, suite: SuiteLevels, begin: int, last: Change) -> SuiteChange:
     before, since = suite.nights[begin : last.index], suite.nights[last.index :]
     good, first = before[-1].record.lock.pins, since[0].record.lock.pins
-    changed = difference(good, first) or difference(good, tonight.lock.pins)
+    changed = ", ".join(map(str, changed_packages(good, first) or changed_packages(good, tonight.lock.pins)))
     worse = last.worse(larger_is_better=suite.series.metric in LARGER_IS_BETTER)
     sign, steps = (1 if last.after > last.before else -1), suite.steps(last.index)
     effect = abs(log1p(last.relative)) * (1 if worse else -1)

@@ -23,6 +23,7 @@ from scalescope.capture.live.standing_tasks import Hang
 from scalescope.capture.partition_calls import Notes
 from scalescope.capture.quiet import hide_own_records
 from scalescope.capture.recording import Capture, Recording, most_present, worker_rows
+from scalescope.capture.settings import program, settings
 from scalescope.driver.attempt import Attempt, describe, plain
 from scalescope.errors import UsageError
 from scalescope.model import spool
@@ -70,6 +71,7 @@ class Block:
         self._observing, self._recording = ExitStack(), ExitStack()
         self._gives_way, self._failed = gives_way, failed
         self._host = facts() if self._is_here else None
+        self._code, self._settings = "" if what == "cluster" else program(), settings()
         self._attempt, self._threads = Attempt(), dict[str, int]()
         self._load = HostLoad(processes)
         self._hang: HangWatch | None = None
@@ -102,7 +104,7 @@ class Block:
             enter = self._recording.enter_context
             self.recording: Recording = enter(capture.trial(self.folder / "tasks.spool", self._keep_so_far))
             enter(self._load)
-            self._hang = enter(HangWatch(observer, self._says))
+            self._hang = enter(HangWatch(observer, self._says, self._watch))
             if self._watch:
                 self._client_spool = open(self.folder / "client.spool", "wb", opener=opener)  # noqa: SIM115
                 self._observing.callback(self._client_spool.close)
@@ -156,6 +158,9 @@ class Block:
     def _facts(self) -> dict[str, Any]:
         load, found = self._load.load, self._hang and self._hang.found
         cluster = {"kind": self._kind, "address": self.address, **adaptive(self._cluster())}
+        limits = worker_rows(self.recording.members)["memory_limit"]
+        cluster |= {"protocol": self.address.partition("://")[0], "memory_bytes_per_worker": max(limits, default=0)}
+        known, end = self._settings, settings()  # a program may set them within a `with` that is over
         return {
             RAN: self._what,
             STANDSTILL: found and found.to_mapping(),
@@ -164,6 +169,8 @@ class Block:
             **({"host": {**self._host, "load": load and load.to_mapping()}} if self._host else {}),
             **{module.__name__: module.__version__ for module in (dask, distributed)},
             "python": platform.python_version(),
+            "code": self._code,
+            **{name: {**known[name], **end[name]} for name in known},
             "error": self._attempt.error,
         }
 

@@ -36,14 +36,14 @@ def diagnose(client: distributed.Client | None = None, name: str = "") -> Iterat
         CaptureError: The recorder could not be installed.
     """
     caller = sys._getframe(2)
-    client = _current_client() if client is None else client
-    address = _checked(client)
+    client = current_client() if client is None else client
+    address = checked(client)
     watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code
     if not client.nthreads() and not adaptive(cluster_of(client)):
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
     try:
-        with noted(()) as notes, observed(client, called, "block", watch=watch, notes=notes, says=_say) as found:
+        with noted(()) as notes, observed(client, called, "block", watch=watch, notes=notes, says=say) as found:
             yield found
     finally:
         if found is not None and found.is_over:
@@ -69,7 +69,7 @@ def observed(client: distributed.Client, name: str, what: str, **options: Any) -
         found.judge(Path(folder))
 
 
-def _current_client() -> Any:
+def current_client() -> Any:
     """The client of the Prefect flow that runs here, or else Dask's current one."""
     context = sys.modules.get("prefect.context")
     flow = context.FlowRunContext.get() if context else None
@@ -81,11 +81,11 @@ def _current_client() -> Any:
         raise UsageError("There is no Dask client here", next_step="`with scalescope.diagnose(client)`") from error
 
 
-def _say(found: Hang, now: float) -> None:
+def say(found: Hang, now: float) -> None:
     print(told(found, now), file=sys.stderr, flush=True)
 
 
-def _checked(client: distributed.Client) -> str:
+def checked(client: distributed.Client) -> str:
     if not isinstance(client, distributed.Client):
         raise InvalidField("client", client, "a `distributed.Client`")
     if client.asynchronous:

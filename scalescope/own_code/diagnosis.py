@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +91,10 @@ class Diagnosis(Shown):
     def report(self, path: str) -> str:
         """Write a self-contained HTML file; returns its path."""
         return page.write(path, self._shown(), lambda trial: self._tables)
+
+    def patch(self, change: Callable[[Verdict], Verdict]) -> None:
+        """Replace the verdict by one whose findings have patches."""
+        self._run = replace(self._shown(), verdict=change(self.judgement))
 
     def save(self, store: str = "") -> str:
         """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""

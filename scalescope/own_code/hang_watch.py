@@ -1,4 +1,7 @@
-"""Notices that nothing moves on a cluster while the user's code runs, and says so once."""
+"""Notices that nothing moves on a cluster while the user's code runs, and says so once.
+
+So it does where the program waits in a call of the client that no task explains, such as `scatter`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,14 @@ from typing import Self
 
 from distributed import Client
 
+from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.live.standing_tasks import Hang
 from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
-from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
+from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch, Look
 
+CALL_STILL_S = 7.0  # seconds of such a wait, after which it is told: within ten, by looks two seconds apart
 MOST_FAILURES = 3  # failed looks in a row, after which the cluster is not watched any more
 
 logger = logging.getLogger(__name__)
@@ -28,10 +33,13 @@ class HangWatch:
     `says` is called once, with what stands still and the scheduler's time.
     """
 
-    def __init__(self, client: Client, says: Callable[[Hang, float], object]) -> None:
+    def __init__(
+        self, client: Client, says: Callable[[Hang, float], object], program: ClientWatch | None = None
+    ) -> None:
         self.found: Standstill | None = None  # what stands still; None while something moves
         self._calls, self._says = ClientCalls(client), says
-        self._told, self._over = False, threading.Event()
+        self._program = program  # the thread that uses the cluster; None if that is unknown
+        self._told, self._told_call, self._over = False, False, threading.Event()
         self._thread = threading.Thread(
             target=unheard(self._watch, self._failed), name="scalescope-hang-watch", daemon=True
         )
@@ -63,3 +71,17 @@ class HangWatch:
             if look.stands and look.standstill is not None and not self._told:
                 self._told = True
                 self._says(look.standstill, look.time)
+            elif not self._told_call and (hang := self._without_tasks(look)) is not None:
+                self._told_call = True
+                self._says(hang, look.time)
+
+    def _without_tasks(self, look: Look) -> Hang | None:
+        """A wait of the program for the cluster, while the scheduler has no task that has not ended."""
+        waits = self._program.awaits() if self._program and not any(look.seen["left"].values()) else None
+        if waits is None or waits[2] < CALL_STILL_S:
+            return None
+        where, call, seconds = waits
+        said = f"The program waits in `{call or 'a call'}`" + (f" at {where}" if where else "")
+        answer = "an answer of the scheduler or of workers" if look.seen["workers"] else "a worker: there is none"
+        hint = f"{said}. The scheduler has no task that has not ended, so it waits for {answer}."
+        return Hang(look.time - seconds, (), 0, (), (hint,))

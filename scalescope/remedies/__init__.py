@@ -1,7 +1,8 @@
 """Rewrites of a user's source that apply remedies; one file each, and none of them runs anything.
 
-A rewrite takes a module, a finding and the line that it names. It returns the patched module, or why it leaves the code
-alone: it changes only what it knows exactly, and `scalescope.fixing` proves the rest by running both.
+A rewrite takes a module, a finding and the line that it names. It returns the patched module, the parameter to change
+where a caller outside of the module gives the number, or why it leaves the code alone: it changes only what it knows
+exactly, and `scalescope.fixing` proves the rest by running both.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from pkgutil import resolve_name
 import libcst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched
+from scalescope.remedies.source import Answer
 
-Rewrite = Callable[[libcst.Module, Finding, Place | None], Patched | NotHere]
+Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
+_BATCHES, _WINDOW = "batches:rewrite", "window:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
 # Code of a cause -> rewrites, the one to be tried first in front
 REWRITES: Mapping[str, tuple[str, ...]] = {
-    "results-awaited-in-loop": (_LOOP, _PERSIST),
-    "few-tasks-in-flight": ("window:rewrite", _LOOP),
+    "results-awaited-in-loop": (_LOOP, _BATCHES, _WINDOW, _PERSIST),
+    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES),
     "slow-submission": (_MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST),
     "client-waits": (_LOOP, _SCATTER),
@@ -32,7 +34,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "serialisation-bound": (_SCATTER, _DELAYED),
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),
-    "tiny-tasks": (_LARGER,),
+    "tiny-tasks": (_LARGER, "item_lists:rewrite"),
     "gil-bound": ("cluster_threads:rewrite",),
     "undersubscribed-threads": ("cluster_threads:rewrite",),
     "worker-restriction": ("worker_argument:rewrite",),

@@ -18,9 +18,9 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    Answer,
     Comprehension,
     Loop,
-    NotHere,
     Patched,
     Refused,
     Source,
@@ -32,6 +32,8 @@ from scalescope.remedies.source import (
     decorators,
     effects,
     is_client,
+    lazily,
+    lazy_functions,
     root,
     targets,
     used,
@@ -54,7 +56,7 @@ class Awaited:
     lazy: bool = False  # whether `sent` is a collection
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     waiting = [each for each in walk(module) if isinstance(each, Loop) and _awaited(each)]
     near = source.nearest(waiting, place) or (waiting if len(waiting) == 1 and place is None else [])
@@ -222,7 +224,7 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
         raise Refused("the future was made before the loop")
     others = [each for part in rest if isinstance(each := part.visit(_Without(awaited.whole)), cst.CSTNode)]
     sent = [loop.iter, *ahead, awaited.sent]
-    if effects(*others) and effects(*ahead_effects(ahead), *_given(awaited), loop.iter):
+    if effects(*others) and effects(*ahead_effects(source, ahead), *_given(awaited), loop.iter):
         raise Refused(UNCERTAIN)
     _check_shared(others, sent, [*names, *bound(*ahead)])
     if awaited.lazy and set(names) & used(*others) & {root(awaited.sent)}:
@@ -255,14 +257,13 @@ def _comments(loop: cst.For) -> list[cst.EmptyLine]:
     return [cst.EmptyLine(comment=each) for each in found if each not in own]
 
 
-def ahead_effects(ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Statements before the wait without the calls that send tasks."""
-    sends = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call) and called(each) in SENDS]
-    parts: list[cst.CSTNode] = [*ahead]
-    for send in sends:
-        given: list[cst.CSTNode] = [arg.value for arg in send.args]
-        parts = [each for part in parts if isinstance(each := part.visit(_Without(send)), cst.CSTNode)] + given
-    return parts
+def ahead_effects(source: Source, ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Statements before the wait without the calls that send tasks, or that only add to a graph."""
+    calls, lazy = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call)], lazy_functions(source)
+    sends = [each for each in calls if called(each) in SENDS or lazily(each, lazy)]
+    rest = _Without(*sends)
+    parts = [each for part in ahead if isinstance(each := part.visit(rest), cst.CSTNode)]
+    return parts + [arg.value for send in sends for arg in send.args if arg.value not in sends]
 
 
 def _in_two_loops(
@@ -361,13 +362,13 @@ def _patched(source: Source, needs: str) -> Patched:
 
 
 class _Without(cst.CSTTransformer):
-    """Takes a node out: an expression becomes `None`, a statement goes."""
+    """Takes nodes out: an expression becomes `None`, a statement goes."""
 
-    def __init__(self, gone: cst.CSTNode) -> None:
+    def __init__(self, *gone: cst.CSTNode) -> None:
         super().__init__()
         self._gone = gone
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode):  # type: ignore[no-untyped-def]
-        if original_node is not self._gone:
+        if original_node not in self._gone:
             return updated_node
         return cst.RemoveFromParent() if isinstance(original_node, cst.BaseStatement) else cst.Name("None")

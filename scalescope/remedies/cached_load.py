@@ -7,7 +7,7 @@ import libcst as cst
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
     HARMLESS,
-    NotHere,
+    Answer,
     Patched,
     Refused,
     Source,
@@ -27,7 +27,7 @@ KEPT = 8  # results that are kept in each process
 SENDS = ("submit", "map", "delayed", "map_blocks", "map_partitions", "apply")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     around = [each for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)]
     return answer(_cached, source, source.nearest(around, place), "no function stands at that line")

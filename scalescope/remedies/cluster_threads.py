@@ -2,68 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import libcst as cst
 
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    Answer,
+    Changed,
     NotHere,
     Patched,
     Refused,
     Source,
+    alike,
     answer,
     argument,
     becomes,
-    bound,
     called,
     dotted,
-    used,
+    written,
 )
 
-MAKES = ("Client", "LocalCluster")
 WORKERS, THREADS = "workers", "threads_per_worker"  # names of axes
 OPTIONS = {WORKERS: "n_workers", THREADS: "threads_per_worker"}
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
-    change = {name: value for name, value in (finding.gain.change if finding.gain else {}).items() if name in OPTIONS}
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    change = {
+        OPTIONS[name]: value for name, value in (finding.gain.change if finding.gain else {}).items() if name in OPTIONS
+    }
     if not change:
         return NotHere("the finding names no number of workers or threads")
 
     def edit(source: Source, call: cst.Call) -> Patched:
-        if any(each.star or each.keyword is None for each in call.args):
-            raise Refused("its options are not written out")
-        function = source.function(call)
-        parameters = bound(function.params) if isinstance(function, cst.FunctionDef) else set()
-        if any(used(known.value) & parameters for name in change if (known := argument(call, OPTIONS[name]))):
-            raise Refused("the number is a parameter of the function that makes the cluster")
-        return _changed(source, call, change)
+        options = _in_dictionary if called(call) == "DaskTaskRunner" else _in_call
+        edits = options(source, call, change)
+        told = ", ".join(f"{name}={value}" for name, value in change.items())
+        return Patched(source.edited(edits).module, f"the cluster has {told}")
 
     source = Source(module)
-    calls = [each for each in source.all(cst.Call) if called(each) in MAKES]
-    calls = [each for each in calls if called(each) == "LocalCluster" or argument(each, "n_workers") or not each.args]
+    calls = [each for each in source.all(cst.Call) if _makes(each)]
     near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])
     return answer(edit, source, near, "no `LocalCluster(...)` or `Client(n_workers=...)` stands at that line")
 
 
-def _changed(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Patched:
-    args = [*call.args]
+def _makes(call: cst.Call) -> bool:
+    """Whether it makes a cluster of this machine."""
+    match called(call):
+        case "LocalCluster":
+            return True
+        case "Client":
+            return argument(call, "n_workers") is not None or not call.args
+        case "DaskTaskRunner":
+            return not (call.args and argument(call, "cluster_kwargs") is None)
+    return False
+
+
+Edits = dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]]
+
+
+def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
+    if any(each.star or each.keyword is None for each in call.args):
+        raise Refused("its options are not written out")
+    args, edits = [*call.args], Edits()
     processes = argument(call, "processes")
-    if WORKERS in change and processes is not None and dotted(processes.value) == "False":
-        if not _is_guarded(source):
-            raise Refused('worker processes import the script: put what it does below `if __name__ == "__main__":`')
+    if "n_workers" in change and processes is not None and dotted(processes.value) == "False":
+        _check_guarded(source)
         args.remove(processes)
     for name, value in change.items():
-        option = OPTIONS[name]
-        known = next((i for i, each in enumerate(args) if each.keyword and each.keyword.value == option), None)
-        new = source.expression(f"f({option}={value})")
-        assert isinstance(new, cst.Call)
+        new, known = _expression(source, name, value), argument(call, name)
         if known is None:
-            args.append(new.args[0])
+            args.append(new)
+        elif isinstance(known.value, cst.Name):
+            edits |= {each: becomes(new.value) for each in written(source, alike(source, known))}
         else:
-            args[known] = args[known].with_changes(value=new.args[0].value)
+            args[args.index(known)] = known.with_changes(value=new.value)
     # a comma between two, and none that was not there at the end
     ends = call.args[-1].comma if call.args else cst.MaybeSentinel.DEFAULT
     spaced = _plain(call.args[0].comma) if len(call.args) > 1 else _plain(cst.MaybeSentinel.DEFAULT)
@@ -74,9 +88,43 @@ def _changed(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Pa
         else each
         for each in args[:-1]
     ]
-    edited = source.edited({call: becomes(call.with_changes(args=[*between, args[-1].with_changes(comma=ends)]))})
-    told = ", ".join(f"{OPTIONS[name]}={value}" for name, value in change.items())
-    return Patched(edited.module, f"the cluster has {told}")
+    edits[call] = becomes(call.with_changes(args=[*between, args[-1].with_changes(comma=ends)]))
+    return edits
+
+
+def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
+    """Of `DaskTaskRunner(cluster_kwargs={...})`, or without it, whose cluster has the defaults of `LocalCluster`."""
+    given = argument(call, "cluster_kwargs")
+    if given is None:
+        added = _expression(source, "cluster_kwargs", repr(dict(change)).replace("'", '"'))
+        return {call: becomes(call.with_changes(args=[added]))}
+    if not isinstance(given.value, cst.Dict):
+        raise Refused("its options are not written out")
+    known = {
+        source.text(each.key).strip("\"'"): each for each in given.value.elements if isinstance(each, cst.DictElement)
+    }
+    if len(known) != len(given.value.elements):
+        raise Refused("its options are not written out")
+    if "n_workers" in change and "processes" in known and dotted(known["processes"].value) == "False":
+        _check_guarded(source)
+        del known["processes"]
+    ends = given.value.elements[-1].comma if given.value.elements else cst.MaybeSentinel.DEFAULT
+    for name, value in change.items():
+        new = _expression(source, name, value).value
+        key = source.expression(f'"{name}"')
+        known[name] = known[name].with_changes(value=new) if name in known else cst.DictElement(key, new)
+    *most, last = known.values()
+    most = [
+        each if each in given.value.elements[:-1] else each.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        for each in most
+    ]
+    return {given.value: becomes(given.value.with_changes(elements=[*most, last.with_changes(comma=ends)]))}
+
+
+def _expression(source: Source, name: str, value: Scalar) -> cst.Arg:
+    call = source.expression(f"f({name}={value})")
+    assert isinstance(call, cst.Call)
+    return call.args[0]
 
 
 def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
@@ -90,6 +138,7 @@ def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
     return comma.with_changes(whitespace_after=space)
 
 
-def _is_guarded(source: Source) -> bool:
+def _check_guarded(source: Source) -> None:
     tests = [source.text(each.test) for each in source.all(cst.If)]
-    return any(text.startswith("__name__ ==") for text in tests)
+    if not any(text.startswith("__name__ ==") for text in tests):
+        raise Refused('worker processes import the script: put what it does below `if __name__ == "__main__":`')

@@ -7,23 +7,22 @@ import libcst as cst
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.scatter import check_unchanged, large_argument, loops, outermost
 from scalescope.remedies.source import (
+    Answer,
     NotHere,
     Patched,
     Source,
     answer,
     becomes,
     before,
-    decorators,
-    dotted,
+    lazily,
+    lazy_functions,
 )
 
-NAMES = ("delayed", "dask.delayed")
 
-
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    made = {each.name.value: mark for each in source.all(cst.FunctionDef) if (mark := _mark(each))}
-    found = {call: name for call in source.all(cst.Call) if (name := _delayed(call, made)) and loops(source, call)}
+    made = lazy_functions(source)
+    found = {call: name for call in source.all(cst.Call) if (name := lazily(call, made)) and loops(source, call)}
     # a record names the line at which the graph was sent
     inside = [call for call in found if place is None or _shares_function(source, call, place)]
 
@@ -43,22 +42,8 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patche
     return answer(once, source, inside, "no loop of delayed calls stands there")
 
 
-def _mark(function: cst.FunctionDef) -> str:
-    return next((name for name in decorators(function) if name in NAMES), "")
-
-
-def _delayed(call: cst.Call, made: dict[str, str]) -> str:
-    """The name by which a call gets `delayed`: of `delayed(f)(x)`, or of `f(x)` with a decorated `f`."""
-    match call.func:
-        case cst.Call(func=inner, args=[cst.Arg(), *_]) if dotted(inner) in NAMES:
-            return dotted(inner)
-        case cst.Name(value=name):
-            return made.get(name, "")
-    return ""
-
-
 def _shares_function(source: Source, call: cst.Call, place: Place) -> bool:
     function = source.function(call)
-    if isinstance(function, cst.FunctionDef):
-        return source.is_at(function, place) or function.name.value == place.function
-    return place.function in ("", "<module>")
+    if function in source.reached(place):
+        return True
+    return isinstance(function, cst.FunctionDef) and function.name.value == place.function

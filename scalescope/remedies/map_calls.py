@@ -5,10 +5,23 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, becomes, called, effects, is_client
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    becomes,
+    called,
+    effects,
+    is_client,
+)
+
+# Arguments of `submit` and `map` that are not passed on to the task
+OF_TASKS = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     loops = [
         each for each in source.all(cst.ListComp) if isinstance(each.elt, cst.Call) and called(each.elt) == "submit"
@@ -25,10 +38,9 @@ def _mapped(source: Source, loop: cst.ListComp) -> Patched:
         raise Refused("the loop has a condition, or several variables")
     positional = [each for each in call.args if each.keyword is None and not each.star]
     named = [each for each in call.args if each.keyword is not None]
-    allowed = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
     if len(positional) + len(named) != len(call.args) or len(positional) != 2:
         raise Refused("the tasks have several arguments")
-    others = {each.keyword.value for each in named if each.keyword} - allowed
+    others = {each.keyword.value for each in named if each.keyword} - OF_TASKS
     if others or effects(*(each.value for each in named)):
         raise Refused("an argument by name may differ from task to task")
     if not (isinstance(positional[1].value, cst.Name) and positional[1].value.value == over.target.value):

@@ -7,7 +7,22 @@ import math
 import libcst as cst
 
 from scalescope.model.finding import TIMES, Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, argument, becomes, called, dotted
+from scalescope.remedies.source import (
+    Answer,
+    NotHere,
+    Patched,
+    Refused,
+    Setting,
+    Source,
+    alike,
+    answer,
+    argument,
+    becomes,
+    called,
+    dotted,
+    named,
+    resized,
+)
 
 DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and their position of it
 THREADS = "threads asked for"  # evidence of how many there are
@@ -15,13 +30,13 @@ WAVES = 4  # waves of tasks from which the last one matters little
 LARGEST = 4096  # elements of a dimension, where its length is not written out
 
 
-def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """At least as many partitions as the finding asks for."""
     wanted = _wanted(finding)
     if wanted is None:
         return NotHere("the finding names no number of partitions")
 
-    def edit(source: Source, call: cst.Call) -> Patched:
+    def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in DIVIDED:
             return _partitions(source, call, wanted)
         return _chunks(source, call, wanted)
@@ -30,22 +45,22 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Patche
     return answer(edit, source, source.nearest(_calls(source), place), "no call that says how to divide stands there")
 
 
-def larger(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Partitions or chunks that are so many times as large as the finding asks for."""
     told = next((each.value for each in finding.evidence if each.what == TIMES), None)
     if not isinstance(told, int | float) or told <= 1:
         return NotHere("the finding names no size")
     times = math.ceil(told)
 
-    def edit(source: Source, call: cst.Call) -> Patched:
+    def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) not in DIVIDED:
             return _larger_chunks(source, call, times)
         if size := argument(call, "partition_size"):
-            return _put(source, size, _number(size.value) * times, "a partition has {} items")
+            return resized(source, alike(source, size), lambda now: now * times, "a partition has {} items")
         count = argument(call, "npartitions")
         if count is None:
             raise Refused("the number of partitions is not written out")
-        return _put(source, count, max(1, _number(count.value) // times), "there are {} partitions")
+        return resized(source, alike(source, count), lambda now: max(1, now // times), "there are {} partitions")
 
     source = Source(module)
     return answer(edit, source, source.nearest(_calls(source), place), "no call that says how to divide stands there")
@@ -64,20 +79,7 @@ def _wanted(finding: Finding) -> int | None:
     return next((value for value in told if isinstance(value, int)), None)
 
 
-def _number(node: cst.BaseExpression) -> int:
-    if not isinstance(node, cst.Integer):
-        raise Refused("the number is not written out")
-    return int(node.evaluated_value)
-
-
-def _put(source: Source, arg: cst.Arg, number: int, what: str) -> Patched:
-    if isinstance(arg.value, cst.Integer) and int(arg.value.evaluated_value) == number:
-        raise Refused("the number is as it should be")
-    edited = source.edited({arg: becomes(arg.with_changes(value=cst.Integer(str(number))))})
-    return Patched(edited.module, what.format(f"{number:,}"))
-
-
-def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched:
+def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
     if argument(call, "partition_size") or argument(call, "chunksize"):
         raise Refused("the partitions are set by their size")
     given = argument(call, "npartitions")
@@ -85,9 +87,7 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched:
     if given is None and len(call.args) > at and call.args[at].keyword is None and called(call) == "from_pandas":
         given = call.args[at]
     if given is not None:
-        if _number(given.value) >= wanted:
-            raise Refused("there are as many partitions already")
-        return _put(source, given, wanted, "there are {} partitions")
+        return resized(source, alike(source, given), lambda now: max(now, wanted), "there are {} partitions")
     added = source.expression(f"f(npartitions={wanted})")
     assert isinstance(added, cst.Call)
     last = [*call.args[:-1], call.args[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))]
@@ -98,12 +98,16 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched:
 # ------------------------------------------------------------------ chunks of arrays
 
 
-def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched:
+def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
     """Divide the dimension that has room, by its length in the shape of the call."""
-    given, shape = argument(call, "chunks"), _shape(call)
+    given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
     if not shape:
         raise Refused("the shape is not written out in the call")
+    if isinstance(given.value, cst.Name) and len(shape) == 1:
+        return resized(
+            source, alike(source, given), lambda now: max(1, min(now, shape[0] // wanted)), "a chunk is {} long"
+        )
     now = _sizes(given.value, shape)
     count = math.prod(math.ceil(length / size) for length, size in zip(shape, now, strict=True))
     if count >= wanted:
@@ -112,40 +116,45 @@ def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched:
     at = max(range(len(shape)), key=lambda i: (shape[i] // pieces[i], -i))
     times = math.ceil(wanted / count)
     sizes = [max(1, shape[at] // (pieces[at] * times)) if i == at else size for i, size in enumerate(now)]
-    return _resized(source, given, sizes)
+    return _with_sizes(source, given, sizes)
 
 
-def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched:
-    given, shape = argument(call, "chunks"), _shape(call)
+def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Setting:
+    given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
-    if isinstance(given.value, cst.Integer):
+    if isinstance(given.value, cst.Integer | cst.Name):
         most = max(shape or (LARGEST * times,))
-        return _put(source, given, min(_number(given.value) * times, most), "a chunk is {} long")
+        return resized(source, alike(source, given), lambda now: min(now * times, most), "a chunk is {} long")
     sizes = _sizes(given.value, shape)
     at = min(range(len(sizes)), key=lambda i: (sizes[i] if not shape or sizes[i] < shape[i] else math.inf, i))
     most = shape[at] if shape else sizes[at] * times
-    return _resized(source, given, [min(size * times, most) if i == at else size for i, size in enumerate(sizes)])
+    return _with_sizes(source, given, [min(size * times, most) if i == at else size for i, size in enumerate(sizes)])
 
 
-def _shape(call: cst.Call) -> list[int]:
-    """Lengths of the dimensions, where the call has them as numbers."""
+def _shape(source: Source, call: cst.Call) -> list[int]:
+    """Lengths of the dimensions, where the call has them as numbers, or as names of numbers."""
     given = [each.value for each in call.args if each.keyword is None or each.keyword.value in ("shape", "size")]
+    if called(call) in ("linspace", "arange"):  # before the length stand numbers of other kinds
+        given = given[2:3] if called(call) == "linspace" else given * (len(given) == 1)
     for each in given:
         if isinstance(each, cst.Tuple | cst.List):
-            lengths = [_length(element.value) for element in each.elements]
+            lengths = [_length(element.value, source) for element in each.elements]
             return [] if None in lengths else lengths  # type: ignore[return-value]
-        if (length := _length(each)) is not None:
+        if (length := _length(each, source)) is not None:
             return [length]
     return []
 
 
-def _length(node: cst.BaseExpression) -> int | None:
-    """The value of a number or of a product of numbers."""
+def _length(node: cst.BaseExpression, source: Source | None = None) -> int | None:
+    """The value of a number, of its name, or of a product of numbers."""
     match node:
         case cst.Integer():
             return int(node.evaluated_value)
+        case cst.Name() if source is not None:
+            value = named(source, node)
+            return None if value is None else _length(value)
         case cst.BinaryOperation(operator=cst.Multiply()):
-            left, right = _length(node.left), _length(node.right)
+            left, right = _length(node.left, source), _length(node.right, source)
             return None if left is None or right is None else left * right
     return None
 
@@ -170,7 +179,7 @@ def _is_whole(node: cst.BaseExpression) -> bool:
     return minus or dotted(node) == "None"
 
 
-def _resized(source: Source, given: cst.Arg, sizes: list[int]) -> Patched:
+def _with_sizes(source: Source, given: cst.Arg, sizes: list[int]) -> Patched:
     text = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
     if source.text(given.value) == text:
         raise Refused("the chunks are as they should be")

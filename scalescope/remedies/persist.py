@@ -6,7 +6,8 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
-    NotHere,
+    PURE_MODULES,
+    Answer,
     Patched,
     Refused,
     Source,
@@ -22,7 +23,7 @@ from scalescope.remedies.source import (
 COMPUTES = ("compute", "persist")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [
         call for call in source.all(cst.Call) if called(call) == "compute" and isinstance(call.func, cst.Attribute)
@@ -36,6 +37,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patche
 def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
     calls = [each for each in source.all(cst.Call, function) if called(each) == "compute"]
     own = [each for each in calls if source.function(each) is function and isinstance(each.func, cst.Attribute)]
+    own = [each for each in own if isinstance(each.func, cst.Attribute) and root(each.func.value) not in PURE_MODULES]
     names = [root(each.func.value) for each in own if isinstance(each.func, cst.Attribute)]
     loops = [any(isinstance(up, cst.For) for up in source.ancestors(each)) for each in own]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1 or loops[names.index(name)]]

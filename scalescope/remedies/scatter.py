@@ -6,8 +6,8 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    Answer,
     Loop,
-    NotHere,
     Patched,
     Refused,
     Source,
@@ -26,7 +26,7 @@ from scalescope.remedies.source import (
 ONCE = ("scatter", "delayed")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) in ("submit", "map")]
     calls = [each for each in calls if isinstance(each.func, cst.Attribute) and is_client(source, each.func.value)]

@@ -12,6 +12,7 @@ from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvide
 from scalescope.model.finding import Place
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+At = TypeVar("At")  # what a rewrite is tried at: a node, or several that belong together
 Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 Loop: TypeAlias = cst.For | Comprehension
 Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel
@@ -20,6 +21,7 @@ HARMLESS = {
     *("len", "range", "int", "float", "str", "bool", "abs", "min", "max", "sum", "round", "sorted", "enumerate"),
     *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
 }
+DELAYED = ("delayed", "dask.delayed")
 PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
@@ -41,13 +43,33 @@ class NotHere:
     reason: str  # a clause that follows "not here, because"
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A remedy that is the value of a parameter which the module's caller gives, as a sweep does."""
+
+    function: str
+    name: str  # of its parameter
+    change: Callable[[int], int]  # the value that it should have, of the one that it has
+
+
+Answer: TypeAlias = Patched | Setting | NotHere
+
+
 class Refused(Exception):
     """Raised within a rewrite by what makes the code one that it must leave alone."""
 
 
+class Given(Refused):
+    """Raised where the number to be changed is a parameter that nothing in the module gives."""
+
+    def __init__(self, function: str, name: str) -> None:
+        super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
+        self.function, self.name = function, name
+
+
 def answer(
-    rewrite: Callable[[Source, Node], Patched], source: Source, places: Sequence[Node], otherwise: str
-) -> Patched | NotHere:
+    rewrite: Callable[[Source, At], Patched | Setting], source: Source, places: Sequence[At], otherwise: str
+) -> Answer:
     """Try a rewrite at each of these places; the first refusal if all are refused."""
     refusals = []
     for place in places:
@@ -88,6 +110,15 @@ class Source:
         if place is None:
             return found if len(found) == 1 else []
         return sorted(found, key=lambda node: self.lines(node)[1] - self.lines(node)[0])
+
+    def reached(self, place: Place) -> list[cst.FunctionDef | cst.Module]:
+        """The function or module around a line, and the functions of the module that the line calls."""
+        within = [each for each in self.all(cst.FunctionDef) if self.is_at(each, place)]
+        around: list[cst.FunctionDef | cst.Module] = [*self.nearest(within, place)[:1]] or [self.module]
+        calls = [
+            dotted(each.func) for each in self.all(cst.Call) if self.lines(each)[0] <= place.line <= self.lines(each)[1]
+        ]
+        return [*around, *(each for each in self.all(cst.FunctionDef) if each.name.value in calls)]
 
     def all(self, kind: type[Node], within: cst.CSTNode | None = None) -> list[Node]:
         return [node for node in walk(within or self.module) if isinstance(node, kind)]
@@ -294,6 +325,24 @@ def changed(*nodes: cst.CSTNode) -> set[str]:
     return found - {""}
 
 
+def lazy_functions(source: Source) -> dict[str, str]:
+    """Functions of a module whose calls only add to a graph, and the name of the decorator that makes them so."""
+    marks = {
+        each.name.value: [mark for mark in decorators(each) if mark in DELAYED] for each in source.all(cst.FunctionDef)
+    }
+    return {name: found[0] for name, found in marks.items() if found}
+
+
+def lazily(call: cst.Call, functions: Mapping[str, str]) -> str:
+    """The name by which a call gets `delayed`: of `delayed(f)(x)`, or of `f(x)` with a decorated `f`; empty if not."""
+    match call.func:
+        case cst.Call(func=inner, args=[cst.Arg(), *_]) if dotted(inner) in DELAYED:
+            return dotted(inner)
+        case cst.Name(value=name):
+            return functions.get(name, "")
+    return ""
+
+
 def is_pure(call: cst.Call) -> bool:
     """Whether it is a function of a library that computes, and draws nothing at random."""
     name = dotted(call.func)
@@ -334,6 +383,90 @@ def _binds(node: cst.CSTNode, name: str) -> bool:
     if isinstance(node, cst.Assign):
         return any(name in _names(each.target) for each in node.targets)
     return name in bound(node)
+
+
+def resized(
+    source: Source, uses: Sequence[cst.BaseExpression], change: Callable[[int], int], what: str
+) -> Patched | Setting:
+    """The module with another number in these places, all of them the same; of a name, where that gets its number."""
+    try:
+        numbers = written(source, uses)
+    except Given as given:
+        return Setting(given.function, given.name, change)
+    now = int(numbers[0].evaluated_value)
+    new = change(now)
+    if new == now:
+        raise Refused("the number is as it should be")
+    edited = source.edited({number: becomes(cst.Integer(str(new))) for number in numbers})
+    return Patched(edited.module, what.format(f"{new:,}"))
+
+
+def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Integer]:
+    """The numbers that stand in these places, or the one that their name is bound to and that nothing else uses."""
+    first = uses[0]
+    if not isinstance(first, cst.Name):
+        if not all(isinstance(each, cst.Integer) for each in uses):
+            raise Refused("the number is not written out")
+        return [each for each in uses if isinstance(each, cst.Integer)]
+    scope = _scope(source, first)
+    bindings = (cst.AssignTarget, cst.Param)
+    for each in source.all(cst.Name, scope):
+        holder = source.parent(each)
+        is_keyword = isinstance(holder, cst.Arg) and holder.keyword is each
+        if each.value == first.value and each not in uses and not is_keyword and not isinstance(holder, bindings):
+            raise Refused(f"`{first.value}` is used for something else as well")
+    value = named(source, first)
+    if not isinstance(value, cst.Integer):
+        raise Refused("the number is not written out")
+    return [value]
+
+
+def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
+    """The value of an argument, and where it is a name the same values of other arguments with this keyword."""
+    if not isinstance(arg.value, cst.Name) or arg.keyword is None:
+        return [arg.value]
+    named_so = [each for each in source.all(cst.Arg, _scope(source, arg.value)) if each.keyword is not None]
+    keyword, name = arg.keyword.value, arg.value.value
+    others = [each.value for each in named_so if each.keyword and each.keyword.value == keyword and each is not arg]
+    return [arg.value, *(each for each in others if dotted(each) == name)]
+
+
+def named(source: Source, name: cst.Name) -> cst.BaseExpression | None:
+    """What a name stands for, bound once or as a parameter; raises `Given` for one that nothing here gives."""
+    scope = _scope(source, name)
+    if isinstance(scope, cst.FunctionDef):
+        parameters = [each for each in walk(scope.params) if isinstance(each, cst.Param)]
+        if found := [each for each in parameters if each.name.value == name.value]:
+            return None if name.value in bound(scope.body) else _given(source, scope, found[0])
+    return binding(source, name.value, scope)
+
+
+def _scope(source: Source, name: cst.Name) -> cst.FunctionDef | cst.Module:
+    function = source.function(name)
+    is_local = isinstance(function, cst.FunctionDef) and name.value in bound(function.params, function.body)
+    return function if is_local else source.module
+
+
+def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> cst.BaseExpression | None:
+    """The value of a parameter: of the only call of its function, or its default; raises `Given` without a call."""
+    names = [each.name.value for each in (*function.params.params, *function.params.kwonly_params)]
+    uses = [each for each in source.all(cst.Name) if each.value == function.name.value and each is not function.name]
+    calls = [each for use in uses if isinstance(each := source.parent(use), cst.Call) and each.func is use]
+    if len(calls) != len(uses):
+        raise Refused(f"`{function.name.value}` is passed on")
+    if not calls:
+        raise Given(function.name.value, parameter.name.value)
+    at = names.index(parameter.name.value)
+    values = []
+    for call in calls:
+        if any(each.star for each in call.args):
+            raise Refused(f"the arguments of `{function.name.value}` are not written out")
+        positional = [each for each in call.args if each.keyword is None]
+        arg = argument(call, parameter.name.value) or (positional[at] if at < len(positional) else None)
+        values.append(parameter.default if arg is None else arg.value)
+    if any(each is not values[0] for each in values):
+        raise Refused(f"calls of `{function.name.value}` give several numbers")
+    return values[0]
 
 
 def is_client(source: Source, node: cst.CSTNode) -> bool:

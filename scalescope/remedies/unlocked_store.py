@@ -6,7 +6,7 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
-    NotHere,
+    Answer,
     Patched,
     Refused,
     Source,
@@ -22,7 +22,7 @@ from scalescope.remedies.source import (
 BYTES = ("np.empty", "np.zeros", "np.ones", "np.full", "np.memmap", "np.lib.format.open_memmap")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "store"]
     near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record names a line within the task

@@ -4,27 +4,51 @@ from __future__ import annotations
 
 import libcst as cst
 
-from scalescope.model.finding import IN_FLIGHT, Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, becomes, called, walk
+from scalescope.model.finding import IN_FLIGHT, SENT, Finding, Place
+from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, resized, walk
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
-    enough = next((each.value for each in finding.evidence if each.what == IN_FLIGHT), None)
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    told = {each.what: each.value for each in finding.evidence}
+    enough = told.get(IN_FLIGHT, told.get(SENT))  # all, where it awaits each
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 
-    def wider(source: Source, call: cst.Call) -> Patched:
-        size = call.args[1].value
-        if not isinstance(size, cst.Integer) or int(size.evaluated_value) >= enough:
-            raise Refused("the size of the window is not written out, or is large enough")
-        edited = source.edited({size: becomes(cst.Integer(str(enough)))})
-        return Patched(edited.module, f"{enough:,} tasks are in flight")
+    def wider(source: Source, uses: tuple[cst.BaseExpression, ...]) -> Patched | Setting:
+        return resized(source, uses, lambda now: max(now, enough), "{} tasks are in flight")
 
     source = Source(module)
     waits = [each for each in source.all(cst.Call) if called(each) == "as_completed"]
     functions = {source.function(each) for each in waits if source.is_at(source.function(each), place)}
-    windows = [each for function in functions for each in source.all(cst.Call, function) if _is_window(source, each)]
+    windows: list[tuple[cst.BaseExpression, ...]] = [
+        (each.args[1].value,)
+        for function in functions
+        for each in source.all(cst.Call, function)
+        if _is_window(source, each)
+    ]
+    windows += [each for wait in waits if source.function(wait) in functions if (each := _sliced(source, wait))]
     return answer(wider, source, windows if len(windows) == 1 else [], "no window of futures is plain to see")
+
+
+def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:
+    """The sizes in `items[:8]` within the call and in `items[8:]` around it, of the same list."""
+    ends = {each: _half(each) for each in source.all(cst.Subscript, source.function(wait))}
+    for head, (begin, size) in ends.items():
+        if head not in walk(wait) or begin is not None or size is None:
+            continue
+        for rest, (lower, upper) in ends.items():
+            same = rest not in walk(wait) and source.text(rest.value) == source.text(head.value)
+            if same and upper is None and lower is not None and source.text(lower) == source.text(size):
+                return size, lower
+    return ()
+
+
+def _half(node: cst.Subscript) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """Both ends of a slice without a step; of other subscripts, none."""
+    match node.slice:
+        case [cst.SubscriptElement(slice=cst.Slice(lower=lower, upper=upper, step=None))]:
+            return lower, upper
+    return None, None
 
 
 def _is_window(source: Source, call: cst.Call) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, argument, becomes, called
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, argument, becomes, called
 
 CALLS = ("submit", "map", "compute", "persist", "gather")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) in CALLS and argument(each, "workers")]
     return answer(_removed, source, source.nearest(calls, place), "it is not one call that has `workers=`")

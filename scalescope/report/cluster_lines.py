@@ -21,7 +21,13 @@ def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found)) or (f"Cluster: {sweep.cluster.kind}.",)
     if any(trial.facts.get(RAN) for trial in trials):  # the user's own program made the cluster and knows it
         lines = ()
-    return (*lines, *_jobs(found), *_nodes(found), *_gpus(trials))
+    return (*lines, *_jobs(found), *_nodes(found), *_changes(found), *_gpus(trials))
+
+
+def _changes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What systems gave in place of what was asked for."""
+    words = dict.fromkeys(each for facts in clusters for each in facts.get("changed", ()))
+    return (f"Not as it was asked for: {'; '.join(words)}.",) if words else ()
 
 
 def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:

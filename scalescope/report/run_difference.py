@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,32 +76,46 @@ class RunDifference:
     b: str
     found: Difference
     culprits: tuple[DifferingFact, ...]
+    trials: tuple[Trial, Trial]  # of A and B the trial whose seconds are next to the average of its side
     cause: Finding | None = None  # the worst fault of the slower side that the other has not
+    prices: tuple[float, float] = (0.0, 0.0)  # of a thread-second of A and of B
+    currency: str = ""  # empty where a price is not known
 
     @property
     def line(self) -> str:
-        """What, where, how much, and what to do: one sentence or two."""
+        """What, where, how much, and what to do."""
+        return f"{self.summary} {self.advice}".rstrip()
+
+    @property
+    def summary(self) -> str:
+        """What, where and how much, in one sentence."""
         seconds = self.found.seconds
         took = f"B took {duration(abs(seconds))} {'longer' if seconds >= 0 else 'less'} than A"
         ends = f"{duration(self.found.b_s)} instead of {duration(self.found.a_s)}"
         if not self.found.named:
-            few = min(self.found.trials) < 2
-            advice = "Measure both again with --repeats 7" if few else "More repeats would show smaller differences"
-            return f"{took} ({ends}): no part of it is larger than chance. {advice}."
+            return f"{took} ({ends}): no part of it is larger than chance."
         worst = self.found.named[0]
         share = (
             f" ({percent(worst.seconds / seconds)})" if abs(seconds) > 0 and 0 < worst.seconds / seconds < 9.995 else ""
         )
         size = worst.seconds if seconds >= 0 else -worst.seconds
-        reason = f"{_amount(size)} of it{share} is {_what(worst)}"
-        doubt = " Each was measured once: run both again to be sure." if worst.low is None else ""
-        return f"{took} ({ends}): {reason}. {self._next(worst)}{doubt}".rstrip()
+        return f"{took} ({ends}): {_amount(size)} of it{share} is {_what(worst)}."
+
+    @property
+    def advice(self) -> str:
+        """What to do; empty if B is the faster one, and it is sure."""
+        single = min(self.found.trials) < 2
+        if not self.found.named:
+            again = "Measure both again with --repeats 7" if single else "More repeats would show smaller differences"
+            return f"{again}."
+        doubt = " Each was measured once: run both again to be sure." if single else ""
+        return f"{self._next(self.found.named[0])}{doubt}".strip()
 
     def _next(self, worst: DifferencePart) -> str:
         likely = next((each for each in self.culprits if each.explains_s >= 0.3 * abs(worst.seconds)), None)
         undo = "; put it back first" if self.found.seconds > 0 else ""
         if likely:
-            return f"What differs: {changed(likely)}{undo}."
+            return f"What differs: {likely}{undo}."
         if self.cause is not None:
             return f"Only {'B' if undo else 'A'} has this fault: {self.cause.line}"
         return f"{capital(REMEDIES[worst.kind])}." if undo else ""
@@ -112,23 +126,56 @@ class RunDifference:
         if not self.found.named:
             return ""
         worst = self.found.named[0]
-        likely = f"; {changed(self.culprits[0])}" if self.culprits else ""
+        likely = f"; {self.culprits[0]}" if self.culprits else ""
         return f"{_amount(worst.seconds)} of {_amount(self.found.seconds)}: {_what(worst)}{likely}"
 
-    def table(self) -> ReportTable:
+    @property
+    def rows(self) -> list[tuple[float, Row]]:
+        """Seconds and row of each part that is named or not tiny, then of the others together."""
         least = SHOWN * max(self.found.a_s, self.found.b_s)
         shown = [part for part in self.found.parts if part.named or abs(part.seconds) >= least]
         rest = [part for part in self.found.parts if part not in shown]
-        rows = [_row(part) for part in shown]
+        rows = [(part.seconds, self._row(part)) for part in shown]
         if rest:
-            rows.append(Row((*_amounts(rest), "", f"{len(rest):,} smaller", ""), Tone.FAINT))
-        rows.append(Row((*_amounts(self.found.parts), "", "B - A", "")))
-        heads = ("seconds", "thread-s", "interval, s", "part", "of")
-        return ReportTable("Seconds that B took longer than A", heads, tuple(rows), frozenset((0, 1)))
+            seconds, thread_s = (sum(getattr(part, name) for part in rest) for name in ("seconds", "thread_s"))
+            few = self.amounts(_signed, seconds, thread_s, self._money(thread_s))
+            rows.append((seconds, Row((*few, "", f"{len(rest):,} smaller", ""), Tone.FAINT)))
+        if self.prices[0] != self.prices[1]:
+            found = self.found
+            money = (self.prices[1] - self.prices[0]) * (found.a_thread_s + found.b_thread_s) / 2
+            rows.append((0.0, Row((*self.amounts(_signed, 0.0, 0.0, money), "", "price of a worker-hour", ""))))
+        return rows
+
+    def _row(self, part: DifferencePart) -> Row:
+        interval = "" if part.low is None or part.high is None else f"{_signed(part.low)} to {_signed(part.high)}"
+        what = cut(", ".join(filter(None, (part.name, _detail(part)))), NAME)
+        tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
+        amounts = self.amounts(_signed, part.seconds, part.thread_s, self._money(part.thread_s))
+        return Row((*amounts, interval, TITLES[part.kind], what), tone)
+
+    def _money(self, thread_s: float) -> float:
+        """A part's money, at the mean of both prices; the rest of the money is the part of the prices."""
+        return thread_s * sum(self.prices) / 2
+
+    def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
+        """Cells of a row: money only where prices are known."""
+        return tuple(map(form, (seconds, thread_s, *((money,) if self.currency else ()))))
+
+    @property
+    def money(self) -> tuple[float, float]:
+        """What A and B cost, on average over trials; 0 where a price is not known."""
+        return self.prices[0] * self.found.a_thread_s, self.prices[1] * self.found.b_thread_s
+
+    def table(self) -> ReportTable:
+        found, (before, after) = self.found, self.money
+        total = self.amounts(_signed, found.seconds, found.b_thread_s - found.a_thread_s, after - before)
+        heads = ("seconds", "thread-s", *filter(None, (self.currency,)), "interval, s", "part", "of")
+        rows = (*(row for _, row in self.rows), Row((*total, "", "B - A", "")))
+        return ReportTable("Seconds that B took longer than A", heads, rows, frozenset(range(len(total))))
 
     def notes(self) -> list[str]:
         found = [f"A: {self.a}", f"B: {self.b}"]
-        found += [f"Differs: {changed(each)}" for each in self.culprits]
+        found += [f"Differs: {each}" for each in self.culprits]
         for each in self.found.matches:
             sides = " + ".join(each.a), " + ".join(each.b)
             if each.how:
@@ -149,6 +196,7 @@ class RunDifference:
             **asdict(self.found),
             "seconds": self.found.seconds,
             "culprits": [asdict(each) for each in self.culprits],
+            "money": dict(zip("ab", self.money, strict=True)) | {"currency": self.currency} if self.currency else None,
             "cause": None if self.cause is None else self.cause.to_mapping(),
         }
 
@@ -158,14 +206,6 @@ class RunDifference:
 
 
 _HOW = {"fused": "names", "renamed": "number and line"}
-
-
-def changed(fact: DifferingFact) -> str:
-    """`dask 2024.10.0 → 2024.11.0`."""
-    name = fact.name if fact.kind in ("point", "package", "setting") else f"{fact.kind} {fact.name}"
-    if fact.kind == "code":
-        return "the user's code"
-    return f"{name} {cut(fact.a or 'absent')} → {cut(fact.b or 'absent')}"
 
 
 def of_runs(a: SweepRun, b: SweepRun, *, point: str = "") -> RunDifference:
@@ -199,15 +239,35 @@ def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
     Raises:
         UsageError: A group has no trial with records of tasks that ended.
     """
-    accounts = [[each for trial in side[-MOST_TRIALS:] if (each := _account(trial))] for side in (a, b)]
-    for side, own, text in zip("AB", accounts, labels, strict=True):
+    read = [[(trial, each) for trial in side[-MOST_TRIALS:] if (each := _account(trial))] for side in (a, b)]
+    for side, own, text in zip("AB", read, labels, strict=True):
         if not own:
             raise UsageError(f"{side} has no records of tasks that ended: {text}", next_step="Run it again.")
+    accounts = [[each for _, each in own] for own in read]
     facts = differing(a[-1], b[-1])
     virtual = a[-1].virtual and b[-1].virtual
     found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
     slower, faster = (b, a) if found.seconds > 0 else (a, b)
-    return RunDifference(*labels, found, culprits(facts, found.parts), _cause(slower[-1], faster[-1]))
+    usual = _usual(read[0], found.a_s), _usual(read[1], found.b_s)
+    prices, currency = _prices(a[-1], b[-1])
+    likely, cause = culprits(facts, found.parts), _cause(slower[-1], faster[-1])
+    return RunDifference(*labels, found, likely, usual, cause, prices, currency)
+
+
+def _prices(a: Trial, b: Trial) -> tuple[tuple[float, float], str]:
+    """Prices of a thread-second, and their currency; empty if one is not known."""
+    known = [trial.facts.get("price") or {} for trial in (a, b)]
+    currencies = {str(price.get("currency", "")) for price in known}
+    if len(currencies) > 1 or not all(known):
+        return (0.0, 0.0), ""
+    of_a, of_b = (
+        price["worker_hour"] / 3600 / trial.point.threads_per_worker for price, trial in zip(known, (a, b), strict=True)
+    )
+    return (of_a, of_b), currencies.pop()
+
+
+def _usual(read: Sequence[tuple[Trial, Account]], seconds: float) -> Trial:
+    return min(read, key=lambda each: abs(each[1].elapsed_s - seconds))[0]
 
 
 def _cause(slower: Trial, faster: Trial) -> Finding | None:
@@ -227,11 +287,16 @@ def explained(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
 
 
 def _account(trial: Trial) -> Account | None:
+    seen = observed(trial)
+    return None if seen is None or seen.attempts is None else account(seen)
+
+
+def observed(trial: Trial) -> Observation | None:
+    """What was recorded of a trial; None if nothing was."""
     if not trial.records:
         return None
     present = records.names(trial.records)
-    observation = Observation.of(trial, {name: records.read(trial.records, name) for name in _READ if name in present})
-    return None if observation.attempts is None else account(observation)
+    return Observation.of(trial, {name: records.read(trial.records, name) for name in _READ if name in present})
 
 
 @dataclass(frozen=True)
@@ -280,20 +345,9 @@ def _amount(seconds: float) -> str:
     return duration(abs(seconds)) if seconds >= 0 else f"-{duration(-seconds)}"
 
 
-def _amounts(parts: Sequence[DifferencePart]) -> tuple[str, str]:
-    return _signed(sum(part.seconds for part in parts)), _signed(sum(part.thread_s for part in parts))
-
-
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '-'}{number(abs(seconds))}" if abs(seconds) >= 1e-6 else "0"
-
-
-def _row(part: DifferencePart) -> Row:
-    interval = "" if part.low is None or part.high is None else f"{_signed(part.low)} to {_signed(part.high)}"
-    detail = _detail(part)
-    what = cut(", ".join(filter(None, (part.name, detail))), NAME)
-    tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
-    return Row((_signed(part.seconds), _signed(part.thread_s), interval, TITLES[part.kind], what), tone)
+    shown = round(abs(seconds), 4)
+    return f"{'+' if seconds >= 0 else '-'}{number(shown)}" if shown else "0"
 
 
 def _detail(part: DifferencePart) -> str:

@@ -2,7 +2,8 @@
 
 One process per worker, one track per worker thread. Transfer, deserialisation and disk are drawn next to their task,
 because the records have their durations but no times. Events of a track never overlap: overlaps by clock error are
-clipped, and tasks that truly overlap on a thread (coroutines on the event loop) get tracks of their own.
+clipped, and tasks that truly overlap on a thread (coroutines on the event loop) get tracks of their own. Arrows lead
+from a task to those that needed its result.
 
 Format: "Trace Event Format", Google, 2016; times in microseconds since the first task was known.
 """
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.analysis.events import Tables
+from scalescope.analysis.graph import Graph
 from scalescope.analysis.summary import is_meant, label, summarise, varied
 from scalescope.errors import UsageError
 from scalescope.model.finding import Verdict
@@ -35,6 +37,7 @@ CLUSTER = 0  # process of the counters; workers follow from 1
 COUNTED = 20_000  # most samples of the counters; viewers slow down with more
 SAME_NS = 1_000_000  # shorter overlaps of two tasks on one thread are clock error; longer ones get a track of their own
 COMPRESSION = 5  # level of gzip; level 1 is hardly faster, and its files are larger
+ARROWS = 20_000  # most arrows; those between workers are drawn first
 _BATCH = 5_000
 _STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
 
@@ -74,6 +77,7 @@ def events(tables: Tables) -> Iterator[Event]:
         if not len(members):  # viewers hide workers without events, but idle workers matter most
             yield _instant(1 + worker, "ran no task", 0)
         yield from _worker(trial, 1 + worker, members)
+    yield from _arrows(trial, Graph.read(tables, trial.attempts))
 
 
 def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "", trial: str = "") -> Trial:
@@ -113,6 +117,7 @@ class _TraceTrial:
     thread: Ints  # thread identifiers
     names: Mapping[str, str]  # names of workers, by address
     workers: Mapping[str, Any]
+    slices: dict[int, Event] = field(default_factory=dict)  # the drawn event of each attempt
 
     @classmethod
     def read(cls, tables: Tables) -> _TraceTrial:
@@ -208,6 +213,7 @@ def _track(trial: _TraceTrial, track: _Track, group: Ints) -> Iterator[Event]:
             arguments["status"] = _STATUS[int(status[row])]
         stop = end[i] if following[i] is None else min(end[i], following[i])
         track.add(attempts.prefix[attempt], COMPUTE, begin[i], stop, arguments)
+        trial.slices[attempt] = track.found[-1]
         if written[i]:
             until = end[i] + written[i]
             track.add("disk-write", "disk", end[i], until if following[i] is None else min(until, following[i]))
@@ -225,6 +231,18 @@ def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str
             begin = first
     for name, first, last in reversed(placed):
         track.add(name, name.partition("-")[0], first, last)
+
+
+def _arrows(trial: _TraceTrial, graph: Graph) -> Iterator[Event]:
+    worker = trial.attempts.worker
+    here, there = graph.needs, graph.node
+    between = np.argsort(worker[here] == worker[there], kind="stable")[:ARROWS]
+    for number, edge in enumerate(between.tolist(), 1):
+        made, needed = trial.slices[int(here[edge])], trial.slices[int(there[edge])]
+        known = {"name": "result", "cat": "result", "id": number}
+        end = made["ts"] + max(made["dur"] - 0.001, 0.0)  # inside of it: at its very end it would belong to none
+        yield {"ph": "s", "pid": made["pid"], "tid": made["tid"], "ts": end, **known}
+        yield {"ph": "f", "bp": "e", "pid": needed["pid"], "tid": needed["tid"], "ts": needed["ts"], **known}
 
 
 def _counters(attempts: Attempts) -> Iterator[Event]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from scalescope.errors import ClusterError, ScalescopeError
 # Runs a command with a text on its standard input; the caller judges the exit status.
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 
+LOOK_S = 0.5  # seconds between two looks at what a command has said so far
 COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controller after 10
 
 # The user's own variables with these beginnings change what the commands show.
@@ -26,6 +28,8 @@ _SILENT = re.compile(
     r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer|standby mode",
     re.IGNORECASE,
 )
+
+_SLEEPS = "sleeping and retrying"  # what sbatch says while the queue is full, for two minutes
 
 T = TypeVar("T")
 
@@ -53,24 +57,40 @@ def commands(
                 next_step="run this on such a node, or load the module that brings them (`module load slurm`)",
                 category="slurm-missing",
             )
-        try:
-            return subprocess.run(
-                list(command),
-                input=stdin,
-                env=variables,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            written = error.stderr or b""  # on Linux bytes, though the output is text
-            away = silent(command, f"no answer within {timeout_s:g} s")
-            away.said = plain(written.decode(errors="replace") if isinstance(written, bytes) else written)
-            raise away from error
+        with subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=variables,
+            text=True,
+            errors="replace",
+        ) as process:
+            try:
+                return _finished(process, command, stdin, timeout_s)
+            finally:
+                process.kill()
 
     return run
+
+
+def _finished(
+    process: subprocess.Popen[str], command: Sequence[str], stdin: str, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Wait for a command until `timeout_s`, or until it says that it sleeps and tries again by itself."""
+    deadline, given = time.monotonic() + timeout_s, stdin or None
+    while True:
+        try:
+            out, err = process.communicate(given, timeout=max(min(LOOK_S, deadline - time.monotonic()), 0))
+            return subprocess.CompletedProcess(command, process.returncode, out, err)
+        except subprocess.TimeoutExpired as error:
+            given = None  # it has been sent
+            written = error.stderr or b""  # on Linux bytes, though the output is text
+            said = plain(written.decode(errors="replace") if isinstance(written, bytes) else written)
+            if time.monotonic() > deadline or _SLEEPS in said:
+                away = silent(command, f"no answer within {timeout_s:g} s")
+                away.said = said
+                raise away from error
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

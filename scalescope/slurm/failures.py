@@ -75,7 +75,10 @@ _TABLE = {
     "not-looked-at": ("Slurm has not looked at it yet", _AGAIN),
     "nodes-busy": ("not enough of its nodes are free; it is next in its queue", _AGAIN),
     "jobs-ahead": ("jobs with a higher priority are ahead of it", _AGAIN),
-    "nodes-away": ("the nodes that fit are down, drained, reserved or not available now", _AGAIN),
+    "nodes-away": (
+        "the nodes that fit are down, drained, reserved or not available now",
+        "`sinfo -R` shows which and why; try again when they are back, or set another {partition}",
+    ),
     "nodes-prepare": ("its nodes are being prepared", _AGAIN),
     "nodes-power-up": (
         "its nodes are being powered up, booted or set up",

@@ -153,6 +153,7 @@ def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
             points=list(finding.points),
             gain=finding.gain and finding.gain.to_mapping(),
             place=finding.place and finding.place.to_mapping(),
+            patch=finding.patch and finding.patch.to_mapping(),
         )
         for position, finding in enumerate(verdict.findings)
     ]

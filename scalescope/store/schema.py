@@ -18,7 +18,7 @@ from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Float, ForeignKey, I
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-REVISION = "0002"  # the newest revision in `migrations/versions`
+REVISION = "0003"  # the newest revision in `migrations/versions`
 VERSION_TABLE = "scalescope_version"  # not Alembic's default: a database may be shared with Prefect, which uses that
 
 
@@ -197,3 +197,4 @@ class FindingRow(StoreBase):
     points: Mapped[list[Any]]
     gain: Mapped[dict[str, Any] | None]
     place: Mapped[dict[str, Any] | None]
+    patch: Mapped[dict[str, Any] | None]

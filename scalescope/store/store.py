@@ -338,15 +338,19 @@ class Store:
         next_step = "`scalescope sweep` makes one; or name another store."
         raise UsageError("The store holds no runs", where=self.where, next_step=next_step)
 
-    def tables(self, trial: Trial, *names: str) -> dict[str, dict[str, Any]]:
-        """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column."""
+    def tables(self, trial: Trial, *names: str, if_present: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+        """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column.
+
+        `if_present`: tables that old records lack.
+        """
         if not trial.records:
             raise StoreError(f"Trial {trial.key} has no raw records", where=self.where, cause=trial.reason)
         present = record_files.names(trial.records)
         if missing := [name for name in names if name not in present]:
             text = f"Trial {trial.key} has no table {', '.join(missing)}"
             raise StoreError(text, where=trial.records, next_step=f"It has: {', '.join(present)}.")
-        return {name: record_files.read(trial.records, name) for name in names or present}
+        wanted = (*names, *(name for name in if_present if name in present)) or present
+        return {name: record_files.read(trial.records, name) for name in wanted}
 
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
         stored = address.removeprefix(self._default_root + "/")  # so that database and records can move together

@@ -16,7 +16,7 @@ import scalescope
 from scalescope.cli import main as cli
 from scalescope.fixing import copies, outcome, running
 from scalescope.fixing.outcome import Guarded, Outcome
-from scalescope.fixing.proof import prove
+from scalescope.fixing.proof import Proof, prove
 
 HEAD = """
 import time
@@ -54,8 +54,10 @@ def written(project: Path, body: str) -> Path:
     return script
 
 
-def test_fix_patches_a_recorded_finding_and_shows_its_proof(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recording is real; the timed pairs are made up, since they take longest."""
+def test_a_run_with_fix_tells_report_and_json_of_the_patch(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is recorded is real; the pairs, which take longest, are made up."""
     script = written(project, LOOP)
 
     def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
@@ -63,11 +65,53 @@ def test_fix_patches_a_recorded_finding_and_shows_its_proof(project: Path, monke
         return Outcome(0, seconds, 0, ("30",), (), "", guarded.copy)
 
     monkeypatch.setattr(running, "run", made_up)
-    found = scalescope.fix("job.py")
-    (proven,) = found.proven
-    assert (proven.code, proven.rewrite) == ("results-awaited-in-loop", "awaited_in_loop")
-    assert found.times == pytest.approx(3.0)
-    assert found.after[Path("job.py")].decode() == script.read_text().replace(LOOP, GATHERED)
+    report = project.parent / "report.html"
+    assert cli.run(["run", "--fix", "--no-save", "--json", "--report", str(report), "job.py"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    (proven,) = told["fix"]["proven"]
+    assert (proven["code"], proven["rewrite"]) == ("results-awaited-in-loop", "awaited_in_loop")
+    assert told["fix"]["times"] == pytest.approx(3.0)
+    patch = Path(told["fix"]["patch_file"]).read_text()
+    assert f"-    {LOOP}\n+    {GATHERED}\n" in patch
+    (finding,) = (each for each in told["clusters"][0]["verdict"]["findings"] if each["code"] == proven["code"])
+    assert finding["patch"] == {"diff": proven["diff"], "proof": Proof(**proven["proof"]).line, "proven": True}
+    assert f"+    {GATHERED}" in report.read_text()
+    assert LOOP in script.read_text()
+
+
+WORKLOAD = """
+import time
+import dask.bag as db
+
+def clean(x):
+    time.sleep(0.1)
+    return x + 1
+
+def run(client, items, npartitions=1):
+    return sum(db.from_sequence(range(items), npartitions=npartitions).map(clean).compute())
+"""
+
+
+def test_a_parameter_of_a_workload_is_a_setting_that_is_proven(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is recorded is real; the pairs, which take longest, are made up."""
+    (project / "job.py").write_text(WORKLOAD)
+
+    def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
+        reference, values = command[-2:]
+        assert reference == "job.py:run"
+        return Outcome(0, 6 / json.loads(values)["npartitions"], 0, ("210",), (), "", guarded.copy)
+
+    monkeypatch.setattr(running, "run", made_up)
+    axes = ["-a", "workers=1", "-a", "threads_per_worker=4", "-a", "items=20"]
+    assert cli.run(["fix", "--json", "-w", "job.py:run", *axes]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (proven,) = found["proven"]
+    assert proven["code"] == "too-few-partitions"
+    assert found["settings"].split() == ["-", "-a", "npartitions=1", "+", "-a", "npartitions=4"]
+    assert (found["patch"], found["patch_file"], found["times"]) == ("", "", pytest.approx(4.0))
+    assert (project / "job.py").read_text() == WORKLOAD
 
 
 def test_real_runs_prove_that_one_of_two_scripts_is_faster(project: Path, tmp_path: Path) -> None:
@@ -105,6 +149,51 @@ def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     assert {each.name for each in project.iterdir()} == {"job.py", "job.patch", "in.txt"}
     assert cli.run(["fix", "--apply", "job.py"]) == 0
     assert script.read_text() == before.replace(LOOP, GATHERED)
+
+
+PROOFS = {
+    "batches": """
+        parts, total = list(range(24)), 0
+        for i in range(0, len(parts), 2):
+            total += sum(client.gather(client.map(score, parts[i : i + 2])))
+        print(total)
+    """,
+    "window": """
+        from itertools import islice
+        from dask.distributed import as_completed
+
+        rest, total = iter(range(16)), 0
+        seq = as_completed([client.submit(score, part) for part in islice(rest, 1)])
+        for future in seq:
+            total += future.result()
+            for part in islice(rest, 1):
+                seq.add(client.submit(score, part))
+        print(total)
+    """,
+    "persist": """
+        import dask.bag as db
+
+        bag = db.from_sequence(range(32), npartitions=8).map(score)
+        print(bag.sum().compute())
+        print(bag.max().compute())
+        print(bag.min().compute())
+    """,
+    "partitions:smaller": """
+        import dask.bag as db
+
+        print(db.from_sequence(range(16), npartitions=1).map(score).sum().compute())
+    """,
+    "item_lists": "print(sum(client.gather(client.map(abs, range(6000)))))",
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rewrite", PROOFS)
+def test_a_rewrite_is_proven_by_real_pairs(project: Path, rewrite: str) -> None:
+    written(project, PROOFS[rewrite])
+    found = scalescope.fix("job.py", budget_s=BUDGET_S)
+    assert [each.rewrite for each in found.proven][:1] == [rewrite]
+    assert not any(each.proof.changed for each in found.withdrawn)
 
 
 @pytest.mark.thorough
@@ -165,8 +254,18 @@ def test_a_script_that_writes_outside_its_folder_is_stopped(project: Path, capsy
     assert not outside.exists()
 
 
-def test_fix_refuses_a_file_that_is_no_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["missing.py"], ["in.txt"], ["latest"], ["--budget", "soon", "job.py"]):
+def test_fix_refuses_what_is_no_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused = (
+        ["missing.py"],
+        ["in.txt"],
+        ["latest"],
+        ["--budget", "soon", "job.py"],
+        ["-m", "json"],
+        ["-w", "futures-map"],
+        ["-w", "missing.py:run"],
+        ["-a", "workers=2"],
+    )
+    for arguments in refused:
         assert cli.run(["fix", *arguments]) == 2
         assert "error:" in capsys.readouterr().err
     assert {each.name for each in project.iterdir()} == {"in.txt"}

@@ -33,6 +33,7 @@ def test_the_temporary_server_of_a_killed_sweep_ends(commands: Commands, tmp_pat
     wait_for(lambda: not commands.processes(), lambda: commands.left(), GONE_WITHIN_S)
 
 
+@pytest.mark.thorough
 def test_ctrl_c_stops_a_sweep_without_leaving_processes(commands: Commands, prefect_server: None) -> None:
     from prefect.settings import PREFECT_API_URL
 

@@ -88,7 +88,7 @@ def test_added_points_keep_the_items_per_worker_of_the_sweep(fake: Any, address:
 # ------------------------------------------------------------------ what breaks
 
 
-@pytest.mark.parametrize("moment", [1, 3, 4, 7, 9])
+@pytest.mark.parametrize("moment", [1, *(pytest.param(each, marks=pytest.mark.thorough) for each in (3, 4, 7)), 9])
 def test_an_interrupted_run_adds_the_same_points_when_it_is_resumed(
     fake: Any, address: str, tmp_path: Path, moment: int
 ) -> None:

@@ -283,6 +283,7 @@ def test_a_long_wait_in_a_queue_is_logged(monkeypatch: pytest.MonkeyPatch) -> No
     assert [each.notable for each in heard] == [False, False, True, False, True, False, False]
 
 
+@pytest.mark.thorough
 def test_parallel_clusters_have_separate_cores_and_trials(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_simulated_trials_of_old_releases_are_exactly_repeatable(place: Place) -
     assert tables == again
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("place", "name", "items", "tasks", "workers"),
     [

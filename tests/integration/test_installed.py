@@ -218,6 +218,7 @@ def test_an_installed_scalescope_does_not_import_from_the_repository(project: Pr
     assert not {str(ROOT), str(ROOT / "flows"), str(ROOT / "blocks")} & set(path)
 
 
+@pytest.mark.thorough
 def test_a_test_of_the_user_runs_with_scalescope_installed(project: Project) -> None:
     assert "1 passed" in project.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
 

@@ -24,6 +24,7 @@ from scalescope.errors import EnvironmentUnavailable
 from scalescope.nightly import alerts, missing_nights
 from scalescope.nightly.night_record import AlertState, ChangeOutcome, nights
 from scalescope.nightly.running import run_nightly
+from scalescope.report.table import markdown_text
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
 from scalescope.store.store import Store
@@ -86,6 +87,7 @@ def events(name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("prefect_server")
 def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     wheels: Path, asked: dict[str, Any], address: str, missing: Any
@@ -112,7 +114,10 @@ def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
-    assert "shows the change" in alert.shown, alert.shown
+    assert "shows it" in alert.shown, alert.shown
+    # the part that grew, the line with it and the package, also in the text of the alert
+    assert all(part in judged.why for part in ("`slow`", "own.py:", "crunch 1.0 → 1.2")), judged.why
+    assert markdown_text(judged.why) in alerts.issue(alert)
     told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server stores events with a delay
     [event] = [each for each in told if each["payload"]["night"] == third.study_id]
     assert event["payload"]["culprit"]["bad"] == "1.2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -41,22 +41,61 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path / name))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_notebook_shows_one_progress_bar_and_the_result(
-    way: str, missing: Callable[[str, str], NoReturn], tmp_path: Path
-) -> None:
+def run(folder: Path, missing: Callable[[str, str], NoReturn], *texts: str) -> list[Any]:
+    """Run cells in a real kernel."""
     try:
         import ipykernel  # noqa: F401  # what nbclient starts
         import nbclient
         import nbformat
     except ModuleNotFoundError as error:
         missing("notebook", f"no notebooks: {error}")
-    cells = [nbformat.v4.new_code_cell(cell.strip()) for cell in (JOB, way, "result", "result.plot()")]
+    cells = [nbformat.v4.new_code_cell(text.strip()) for text in texts]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}}).execute()
+    return cells
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_notebook_shows_one_progress_bar_and_the_result(
+    way: str, missing: Callable[[str, str], NoReturn], tmp_path: Path
+) -> None:
+    cells = run(tmp_path, missing, JOB, way, "result", "result.plot()")
     nothing, [bar], *shown = [cell.outputs for cell in cells]
     assert nothing == []
     assert "4/4" in bar.data["text/html"]
     for [each] in shown:
         assert each.output_type == "execute_result"
         assert "text/html" in each.data
+
+
+CLIENT = """
+%load_ext scalescope
+import time
+from dask.distributed import Client
+
+client = Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+
+
+def score(part):
+    time.sleep(0.1)
+    return part
+"""
+CELL = """
+%%scalescope
+total = 0
+for part in range(20):
+    total += client.submit(score, part).result()
+total
+"""
+
+
+def test_a_recorded_cell_has_its_verdict_with_its_line_and_a_picture_below_it(
+    missing: Callable[[str, str], NoReturn], tmp_path: Path
+) -> None:
+    _, cell, after = run(tmp_path, missing, CLIENT, CELL, "print(total)\nclient.close()")
+    text = "".join(each.text for each in cell.outputs if each.output_type == "stream" and each.name == "stdout")
+    assert "The client sent 20 graphs of 1 task" in text
+    [value, shown] = [each.data for each in cell.outputs if each.output_type in ("execute_result", "display_data")]
+    assert value["text/plain"] == "190"
+    assert "cell.py:4" in shown["text/html"] + text
+    assert after.outputs[0].text == "190\n"

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "$ scalescope find-release --before before.txt": "evidence/methods/known_regressions.py",
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
+    '{"mcpServers"': "tests/integration/test_agent_tools.py",
     # Prefect
     **dict.fromkeys(
         (
@@ -74,6 +75,7 @@ ELSEWHERE = {
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
 TUTORIAL, LONG = (pytest.mark.timeout(1200), pytest.mark.thorough), ("docs/tutorial.md", "docs/fix.md")
+LONG_COMMANDS = ("scalescope predict ",)
 """Environments are built first, and `find-release` builds six. A proof of `fix` needs a host with a core to spare."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
@@ -160,7 +162,13 @@ def plain(line: str) -> str:
 
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(each, marks=TUTORIAL if each.page in LONG else (), id=str(each)) for each in BLOCKS if each.command],
+    [
+        pytest.param(
+            each, marks=TUTORIAL if each.page in LONG or each.command.startswith(LONG_COMMANDS) else (), id=str(each)
+        )
+        for each in BLOCKS
+        if each.command
+    ],
 )
 def test_commands_print_the_output_shown_on_the_page(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:

@@ -24,6 +24,8 @@ from support.requests import finished_run
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.nightly.site import page_name, write_site
 from scalescope.report.html import write
+from scalescope.report.html.difference import write_difference
+from scalescope.report.run_difference import RunDifference
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.report.html import write_study
 
@@ -299,6 +301,26 @@ def test_pages_of_studies_fit_wide_and_narrow_screens(
                     for (left, right, _), mark in zip(found["spans"], (faster, slow, same), strict=True)
                 )
                 assert all(after[0] >= before[1] for before, after in pairwise(found["ticks"]))
+
+
+STEPS = """
+const boxes = [...document.querySelectorAll('.step')].map((each) => each.getBoundingClientRect());
+return {wide: document.documentElement.scrollWidth, bars: boxes.map((it) => [it.left, it.right])};
+"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_each_bar_between_two_runs_begins_where_the_one_above_ends(
+    browser: Browser, two_runs: Callable[..., RunDifference], tmp_path: Path, width: int, scheme: str
+) -> None:
+    path = write_difference(tmp_path / "difference.html", two_runs(lambda name: HOSTILE + name))
+    with browser.quiet(path):
+        assert browser.open(path, scheme=scheme, width=width) == ["chart-threads-a", "chart-threads-b"]
+    found = browser.script(STEPS)
+    assert found["wide"] <= width
+    a, *parts, b = found["bars"]
+    assert (a[0], a[1], b[1]) == pytest.approx((b[0], parts[0][0], parts[-1][1]), abs=1)
+    assert all(after[0] == pytest.approx(before[1], abs=1) for before, after in pairwise(parts))
 
 
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="window.stolen = 2">$$x$$@{y}'

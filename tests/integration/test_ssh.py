@@ -92,6 +92,7 @@ def test_an_ssh_cluster_scales_replaces_dead_workers_and_leaves_nothing(server: 
         cluster.scale(1, 1)
 
 
+@pytest.mark.thorough
 def test_workers_of_an_ssh_cluster_end_when_the_driver_is_killed(server: Server) -> None:
     before = remote()
     given = {name: value for name, value in spec(server).to_mapping().items() if name != "kind"}

@@ -1,4 +1,4 @@
-"""Some workloads of the suite on two real workers; `python -m evidence suite` runs all of them."""
+"""Some of the suite on two real workers, each result checked."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def test_a_workload_of_the_suite_runs_at_small_size_with_a_correct_result(driver
     assert found.result
 
 
+@pytest.mark.thorough
 def test_a_trial_that_changes_its_workers_records_the_change(driver: Driver) -> None:
     found = outcome(driver, "worker-loss")
     assert found.state is TrialState.VALID, found.reason
@@ -86,6 +87,7 @@ def test_a_fault_that_came_too_late_makes_the_trial_invalid(driver: Driver) -> N
     assert "kill-worker@60" in found.reason
 
 
+@pytest.mark.thorough
 def test_the_spill_workload_fails_if_nothing_was_spilled(driver: Driver) -> None:
     found = outcome(driver, "spill", items=1, mib=1)
     assert found.state is not TrialState.VALID

@@ -53,7 +53,7 @@ CLUSTERS = ("simulated", "light", "local")
 
 # What `make test` runs: these kinds of work on simulated workers, and Beam on light ones; test_suite has real workers
 SHORT = {("simulated", name) for name in ("futures-map", "dataframe-shuffle", "beam-files", "beam-pardo")}
-SHORT |= {("light", "beam-pardo")}
+SHORT |= {("light", "futures-map")}
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)

@@ -183,6 +183,7 @@ def test_kubernetes_accepts_our_manifests_and_the_chart_of_the_operator(kubernet
         assert said.count("serverside-applied") == manifests.count("\nkind: ")
 
 
+@pytest.mark.thorough
 def test_a_missing_verb_of_a_role_is_named_in_the_error(
     kubernetes: Kubernetes, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

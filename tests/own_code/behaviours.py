@@ -1165,6 +1165,7 @@ CLIENTS = (
             future.result()
         """,
         signal=signal.SIGINT,
+        thorough=True,
     ),
     _dask(
         "client-that-finds-no-scheduler",
@@ -1304,6 +1305,7 @@ CLIENTS = (
         with Client(**FEW) as client:
             print(*client.submit(stack, 1).result(), sep="\\n")
         """,
+        thorough=True,
     ),
     Behaviour(
         "exception-in-a-worker-process",
@@ -1479,6 +1481,7 @@ if __name__ == "__main__":
 
             logging.basicConfig(level=logging.INFO, handlers=[Kept()])
             """,
+        thorough=True,
     ),
     _dask(
         "configuration",

@@ -491,6 +491,7 @@ def test_the_verdict_is_shown_before_the_store_answers(folder: Path, silent: str
         assert_same(expected, started.ended())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize("home", [None, pytest.param("/dev/null/home", marks=VARIANT)])
 def test_the_verdict_is_shown_without_a_home_folder(home: str | None, folder: Path) -> None:
@@ -661,6 +662,7 @@ def test_a_script_whose_judging_process_was_killed_is_judged_later(number: signa
     assert not records(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=VARIANT)])
 def test_interrupting_the_judging_process_keeps_the_exit_status_of_the_script(times: int, folder: Path) -> None:
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
@@ -723,6 +725,7 @@ time.sleep(1)  # the judge reads the script's events meanwhile
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "mode", "clusters", "found"),
     [
@@ -813,7 +816,6 @@ SENT = (
 # Shown by every run of the tests, the others by `make test-all`
 SHOWN_SIGNALS = (
     ("SIGTERM", "starter", 1, "before-imports"),
-    ("SIGINT", "group", 1, "imported"),
     ("SIGINT", "terminal", 2, "tasks"),
     ("SIGKILL", "script", 1, "making"),
 )

@@ -155,7 +155,6 @@ def test_nodes_that_never_power_up_are_named_in_the_error(site: Site, opened: Op
 def test_a_point_with_more_jobs_than_max_job_count_is_refused(site: Site, opened: Opened) -> None:
     site(extra="MaxJobCount=3")
     cluster = opened()
-    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself retries for two minutes
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(4, 1)
     assert caught.value.category == "queue-full"
@@ -167,27 +166,29 @@ def test_a_point_with_more_jobs_than_max_job_count_is_refused(site: Site, opened
 def test_more_workers_per_job_fit_into_a_limited_queue(site: Site, opened: Opened) -> None:
     site(extra="MaxJobCount=4\nMinJobAge=2")
     cluster = opened(workers_per_job=2, memory_mb=800)
-    cluster._run = slurm_commands.commands(timeout_s=3)
     cluster.scale(4, 1)
     assert len(cluster.facts()["jobs"]) == 2
 
 
 @pytest.mark.thorough
-def test_a_queue_full_of_other_jobs_is_waited_for_and_named(site: Site, opened: Opened) -> None:
+def test_a_queue_full_of_other_jobs_is_waited_for_and_named(
+    site: Site, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "AGAIN_S", 1.5)
+    monkeypatch.setattr(waiting, "SAY_S", 2.0)
     slurm = site(extra="MaxJobCount=4\nMinJobAge=2")
     others = [slurm.submit("--hold") for _ in range(3)]
     cluster = opened()
-    cluster._run = slurm_commands.commands(timeout_s=3)
     said = told(cluster)
 
     def go(text: str) -> None:
         said.append(text)
-        if len(said) == 1:
+        if len(said) == 3:
             slurm.run("scancel", *others)
 
     cluster.report = go
     cluster.scale(2, 1)
-    assert "MaxJobCount" in said[0]
+    assert all("MaxJobCount" in text for text in said[:3]), said  # and not that the controller is silent
 
 
 @pytest.mark.thorough

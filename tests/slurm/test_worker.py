@@ -7,6 +7,7 @@ worker as a process of its own: test_worker_deployed.py.
 from __future__ import annotations
 
 import asyncio
+import stat
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -96,10 +97,10 @@ async def bench(prefect_server: None, in_slurm: Any, tmp_path: Path) -> AsyncIte
 class TestRunning:
     async def test_a_flow_run_gets_its_job_options_environment_and_output(self, bench: WorkerBench) -> None:
         command = "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; echo $PROLOGUE, run $PREFECT__FLOW_RUN_ID >&2"
+        logs, prologue = bench.folder / "logs", ["export PROLOGUE=sung"]
+        given = {"partition": "main", "prologue": prologue, "working_dir": "/usr", "log_directory": str(logs)}
         async with bench.worker() as worker:
-            run = await bench.scheduled(
-                command, gres="gpu:2", cpus=2, partition="main", prologue=["export PROLOGUE=sung"], working_dir="/usr"
-            )
+            run = await bench.scheduled(command, gres="gpu:2", cpus=2, **given)
             await worker.get_and_submit_flow_runs()
         flow_run = await bench.read(run)
         [(job, state)] = bench.jobs(run)
@@ -110,13 +111,14 @@ class TestRunning:
         assert "NumCPUs=2 " in shown
         assert "gres:gpu:2" in shown
         assert f"Comment=prefect:{run} {flow_run.name}" in shown
-        assert (bench.folder / f"{run}-{job}.log").read_text().splitlines()[0] == "gpu 0,1 in /usr"
+        assert (logs / f"{run}-{job}.log").read_text().splitlines()[0] == "gpu 0,1 in /usr"
+        assert stat.S_IMODE(logs.stat().st_mode) == 0o700
 
         await APILogHandler.aflush()
         from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
-        logs = await bench.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
-        told = [log.message for log in logs]
+        sent = await bench.client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])))
+        told = [log.message for log in sent]
         assert "gpu 0,1 in /usr" in told
         assert f"sung, run {run}" in told
         assert any(f"Submitted as Slurm job {job}" in line for line in told)
@@ -317,6 +319,7 @@ class TestAdoption:
             (bench.folder / "go").touch()
         assert "exit status 3" in str((await bench.state(run)).message)
 
+    @pytest.mark.thorough
     async def test_a_worker_adopts_the_job_of_another_only_once_that_is_gone(
         self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

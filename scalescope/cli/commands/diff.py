@@ -30,17 +30,32 @@ def diff(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for an issue.")] = False,
     brief: Brief = False,
     as_json: Json = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="HTML page to write, too: a path, or s3://BUCKET/FILE.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Say why run B took longer than run A: the seconds between them, divided without remainder."""
-    from scalescope.report import run_difference
+    from scalescope.report import html, run_difference
+    from scalescope.report.html.difference import write_difference
     from scalescope.report.table import to_terminal
     from scalescope.store.studies import is_study
 
+    if output:
+        html.check(output)
     if studies := [each for each in (a, b) if is_study(each)]:
         next_step = f"`scalescope show {studies[0]}` lists its runs; for a comparison, it also says why one is slower"
         raise UsageError(f"`diff` compares two runs, but {studies[0]} is a study", next_step=next_step)
     with read_store(store) as opened:
         found = run_difference.of_runs(opened.run(a), opened.run(b), point=point)
+    if output:
+        write_difference(output, found)
     if brief:
         from scalescope.report.brief import of_answer
 
@@ -56,3 +71,5 @@ def diff(
         screen.print(Text())
         screen.print(to_terminal(found.table()))
         screen.print(Text("\n" + "\n".join(found.notes()), style="dim"))
+        if output:
+            screen.print(Text(output))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.commands.run import script_python
-from scalescope.cli.options import Json, OtherPython, python_of, seconds_of
-from scalescope.cli.output import print_json, say, stdout
-from scalescope.errors import ExitStatus
+from scalescope.cli.options import Brief, Json, OtherPython, python_of, script_python, seconds_of
+from scalescope.cli.output import print_brief, print_json, say, stdout
+from scalescope.errors import ExitStatus, UsageError
 from scalescope.own_code.script import Program, last_program
 
 if TYPE_CHECKING:
-    from scalescope.fixing.running import Fix
+    from scalescope.fixing.result import Fix
+    from scalescope.fixing.subject import Subject
 
 LATEST = "latest"
 OWN_OPTIONS = ("--apply", "--budget", "--allow-side-effects", "--yes", "--environment", "--json", "--debug")
@@ -27,11 +29,30 @@ def fix(
         str,
         typer.Argument(
             metavar="SCRIPT.py",
-            help="The script; `latest`: what `scalescope run` ran last, with its arguments.",
+            help="The script, or with -m the module; `latest`: what `scalescope run` ran last, with its arguments.",
         ),
     ] = LATEST,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Arguments of the script.", show_default=False)
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", "--module", help="SCRIPT.py is a module or package.")] = False,
+    workload: Annotated[
+        str,
+        typer.Option(
+            *("-w", "--workload"),
+            metavar="FILE.py:FUNCTION",
+            help="Fix a function of yours that a sweep measures, on workers of this machine, in place of a script.",
+            show_default=False,
+        ),
+    ] = "",
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("-a", "--axis"),
+            metavar="NAME=VALUE",
+            help="A value of the workload's point, as workers=8. Can be given several times.",
+            show_default=False,
+        ),
     ] = None,
     apply: Annotated[
         bool,
@@ -55,69 +76,111 @@ def fix(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the script is run several times.")] = False,
     environment: OtherPython = "",
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
-    """Patch a script if a finding has a remedy in code, and prove that the script is then faster and does the same.
+    """Patch a script where a finding has a remedy in code or a setting, and prove that it is faster and does the same.
 
     The script runs in copies of its folder: once to record it, then with and without each patch in turn. A patch that
-    is not proven is withdrawn. Your files are not written without --apply; the patch is saved next to the script.
-    Options stand before the script; words after the script are its arguments.
+    is not proven is withdrawn. Your files are not written without --apply; the patch lies beside the script. A setting
+    that stands in no file is printed as an option of the command.
+    Options stand before the script; what follows it belongs to the script.
     """
-    from scalescope.fixing import applying, running
+    from scalescope.fixing import applying
 
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
-            say(f"{name} is passed to {os.path.basename(script)}. Scalescope's options go before the script.", "yellow")
-    program = last_program() if script == LATEST else Program(script, arguments or ())
-    if script != LATEST or environment:
-        program = Program(
-            program.script,
-            program.arguments,
-            program.is_module,
-            python_of(environment) or script_python(),
-            program.folder,
-        )
-    where = running.place_of(program)
-    if apply and (files := applying.apply_kept(where, program)) is not None:
+            say(f"{name} goes to {os.path.basename(script)}. Options of Scalescope stand before the script.", "yellow")
+    subject = _subject(script, arguments or (), workload, axis or (), environment, is_module=module)
+    if apply and (files := applying.apply_kept(subject)) is not None:
         _tell_applied([str(each) for each in files], as_json=as_json)
         return
+    found, patch = fix_subject(
+        subject, budget_s=seconds_of("--budget", budget), side_effects=side_effects, yes=yes, keeps=not apply
+    )
+    applied = [str(each) for each in applying.apply(found)] if found.after and apply else []
+    if brief:
+        _brief(found, subject, patch, applied, as_json=as_json)
+    elif as_json:
+        print_json({**found.to_json(), "patch_file": patch, "applied": applied})
+    else:
+        tell(found, subject, patch)
+        if applied:
+            _tell_applied(applied, as_json=False)
+    raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
+
+
+def fix_subject(
+    subject: Subject, *, budget_s: float = 0.0, side_effects: bool = False, yes: bool = False, keeps: bool = True
+) -> tuple[Fix, str]:
+    """Fix it with words on standard error; returns the patch file, too: empty if `keeps` is False or there is none."""
+    from scalescope.fixing import applying, running
+
     found = running.fix(
-        program,
-        budget_s=seconds_of("--budget", budget) or None,
+        subject,
+        budget_s=budget_s or None,
         side_effects=side_effects,
         says=lambda text: say(text),
         agrees=lambda: yes or not sys.stdin.isatty() or typer.confirm("Run it?", err=True),
     )
-    applied: list[str] = []
-    patch = ""
-    if found.proven and apply:
-        applied = [str(each) for each in applying.apply(found)]
-    elif found.proven:
-        applying.keep(found, program)
-        patch = str(applying.write_patch(found))
-    if as_json:
-        print_json({**found.to_json(), "patch_file": patch, "applied": applied})
-    else:
-        _tell(found, program, patch, applied)
-    raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
+    if not found.after or not keeps:
+        return found, ""
+    applying.keep(found, subject)
+    return found, str(applying.write_patch(found))
 
 
-def _tell(found: Fix, program: Program, patch: str, applied: list[str]) -> None:
+def _subject(
+    script: str, arguments: Sequence[str], workload: str, axis: Sequence[str], environment: str, *, is_module: bool
+) -> Subject:
+    """What the command line names."""
+    from scalescope.fixing.subject import Subject
+    from scalescope.run.syntax import params
+
+    python = python_of(environment) or script_python()
+    if workload:
+        if script != LATEST or environment:
+            raise UsageError(
+                "a workload runs alone, in this Python", next_step="leave out the script and --environment"
+            )
+        return Subject.of_workload(workload, params("--axis", axis), python)
+    if axis:
+        raise UsageError("--axis is of a workload", next_step="name it: scalescope fix -w FILE.py:FUNCTION")
+    if script == LATEST:
+        last = last_program()
+        return Subject.of(replace(last, python=python) if environment else last)
+    return Subject.of(Program(script, arguments, is_module, python))
+
+
+def _brief(found: Fix, subject: Subject, patch: str, applied: list[str], *, as_json: bool) -> None:
+    from scalescope.fixing import result
+    from scalescope.report.brief import of_answer
+
+    notes = [*(f"Patched {each}" for each in applied), *found.lines(), *([found.settings] if found.settings else [])]
+    next = [_apply_command(subject)] if patch else []
+    print_brief(of_answer(" ".join(subject.words), result.told(found), notes=notes, next=next), as_json=as_json)
+
+
+def _apply_command(subject: Subject) -> str:
+    return shlex.join(["scalescope", "fix", "--apply", *subject.words])
+
+
+def tell(found: Fix, subject: Subject, patch: str) -> None:
     from rich.text import Text
 
-    from scalescope.fixing import running
+    from scalescope.fixing import result
 
     console = stdout()
     for line in found.lines():
         for each in line.splitlines():
             style = "green" if each.startswith("+") else "red" if each.startswith("-") else ""
             console.print(Text(each, style=style), soft_wrap=True)
-    console.print(Text(running.told(found), style="bold green" if found.proven else ""))
-    if applied:
-        _tell_applied(applied, as_json=False)
-    elif patch:
-        command = shlex.join(["scalescope", "fix", "--apply", program.script, *program.arguments])
-        console.print(Text(f"Apply it: {command} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})"))
+    console.print(Text(result.told(found), style="bold green" if found.proven else ""))
+    if found.settings:
+        console.print(Text(f"Set it:\n{found.settings.rstrip()}"))
+    if patch:
+        console.print(
+            Text(f"Apply it: {_apply_command(subject)} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})")
+        )
 
 
 def _tell_applied(files: list[str], *, as_json: bool) -> None:

@@ -6,13 +6,14 @@ import os
 import shlex
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of
+from scalescope.cli.detached import Detach, detach
+from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of, script_python
 from scalescope.cli.output import print_brief, print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
 from scalescope.own_code.process import end_by
@@ -24,8 +25,18 @@ if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
-# Options of Scalescope that scripts may also have
-OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--brief", "--json", "--store", "--debug")
+# Options of ours that scripts may have, too
+OWN_OPTIONS = (
+    "--report",
+    "--environment",
+    "--require",
+    "--no-save",
+    "--brief",
+    "--detach",
+    "--json",
+    "--store",
+    "--debug",
+)
 
 
 FEW = 2  # most clusters shown in full; if there are more, only the one with the most worker time is
@@ -65,8 +76,17 @@ def run(
             help="Run nothing: judge the recording of the last script, if Scalescope was killed before its verdict.",
         ),
     ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Then patch it as `scalescope fix` does: it runs again in copies of its folder, with and without each "
+            "patch.",
+        ),
+    ] = False,
     brief: Brief = False,
     as_json: Json = False,
+    detached: Detach = False,
 ) -> None:
     """Run an unchanged script, and diagnose the cluster of each Dask client that it makes.
 
@@ -76,6 +96,8 @@ def run(
     """
     if not script and not last_record:
         raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
+    if detached:
+        detach(as_json=as_json)
     required = _requirements(require)
     if report:
         from scalescope.report import html
@@ -93,8 +115,8 @@ def run(
         note_last(program)
         done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json or brief else None)
     try:
-        keep = None if no_save else store
-        status = _answer(program, done, required, report, keep, brief=brief, as_json=as_json)
+        kept = None if no_save else store
+        status = _answer(program, done, _Asked(required, report, kept, fix=fix, brief=brief, as_json=as_json))
     except KeyboardInterrupt:
         say("Stopped before the verdict was shown.", "yellow")
         status = ExitStatus.OK
@@ -108,32 +130,34 @@ def run(
     _exit(done.status, status)
 
 
-def _answer(
-    program: Program,
-    done: ScriptOutcome,
-    required: list[Requirement],
-    report: str,
-    store: str | None,
-    *,
-    brief: bool,
-    as_json: bool,
-) -> int:
-    """Show the verdicts, then keep the results; return the requirements' exit status. `store`: None keeps nothing."""
+@dataclass(frozen=True)
+class _Asked:
+    required: list[Requirement]
+    report: str
+    store: str | None  # None keeps nothing
+    fix: bool
+    brief: bool
+    as_json: bool
+
+
+def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
+    """Tell what was found, then keep it; the exit status by the requirements."""
     answers: tuple[RequirementAnswer, ...] = ()
     status: int = ExitStatus.OK
-    if required:
+    if asked.required:
         from scalescope.studies import requirement
 
-        answers = requirement.judge(required, [found.trial for found in done.found])
+        answers = requirement.judge(asked.required, [found.trial for found in done.found])
         status = requirement.status(answers)
     if nothing := _nothing(program, done):
         done.hints.insert(0, nothing)
-    if not as_json and not brief:
+    if not asked.as_json and not asked.brief:
         _tell(done, answers)
-    runs = [] if store is None else _saved(done, store)
-    if brief:
-        _brief(program, done, answers, runs, as_json=as_json)
-    elif as_json:
+    fixed = _fixed(program, done, tells=not (asked.as_json or asked.brief)) if asked.fix and done.found else None
+    runs = [] if asked.store is None else _saved(done, asked.store)
+    if asked.brief:
+        _brief(program, done, answers, runs, as_json=asked.as_json)
+    elif asked.as_json:
         print_json(
             {
                 "script": program.script,
@@ -144,12 +168,31 @@ def _answer(
                 "problems": done.problems,
                 "hints": done.hints,
                 "requirements": [asdict(answer) for answer in answers],
+                **({} if fixed is None else {"fix": fixed}),
             }
         )
     for number, found in enumerate(done.found, 1):
-        if report:
-            found.report(_numbered(report, number))
+        if asked.report:
+            found.report(_numbered(asked.report, number))
     return status
+
+
+def _fixed(program: Program, done: ScriptOutcome, *, tells: bool) -> dict[str, Any] | None:
+    """Fix the script, and put the patches into the verdicts; None, and a line that says why, where it cannot be."""
+    from scalescope.cli.commands.fix import fix_subject, tell
+    from scalescope.fixing.subject import Subject
+
+    try:
+        subject = Subject.of(program)
+        found, patch = fix_subject(subject)
+    except UsageError as error:
+        say_error(error.line)
+        return None
+    for each in done.found:
+        each.patch(found.shown_in)
+    if tells:
+        tell(found, subject, patch)
+    return {**found.to_json(), "patch_file": patch}
 
 
 def _brief(
@@ -158,7 +201,8 @@ def _brief(
     """Print the short answer about the cluster with most worker time, and the first lines about other clusters."""
     from scalescope.report import brief
 
-    notes = [*done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
+    ended = [f"The script ended with status {_shell_status(done.status)}."] if done.status else []
+    notes = [*ended, *done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
     if not done.found:
         print_brief(brief.of_answer(program.name, "Nothing was diagnosed.", notes=notes), as_json=as_json)
         return
@@ -185,15 +229,6 @@ def _requirements(require: list[str] | None) -> list[Requirement]:
     from scalescope.studies import requirement
 
     return [requirement.requirement(text) for text in require]
-
-
-def script_python() -> str:
-    """The Python of the active virtual environment, if it is not the one that runs this; otherwise empty."""
-    active = os.environ.get("VIRTUAL_ENV", "")
-    python = os.path.join(active, "bin", "python")
-    if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):
-        return python
-    return sys.executable
 
 
 def _saved(done: ScriptOutcome, store: str) -> list[str]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.show import show_study
+from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Verbose, options
 from scalescope.run.parameters import Reported
 from scalescope.studies import STUDIES
@@ -20,11 +21,14 @@ def study_command(kind: str) -> Callable[..., None]:
         asked: GivenOptions,
         brief: Brief = False,
         as_json: Json = False,
+        detached: Detach = False,
         prefect: Prefect = None,
         verbose: Verbose = False,
     ) -> None:
         from scalescope.studies import running
 
+        if detached:
+            detach(as_json=as_json)
         result = carry_out(
             study.command,
             asked.over(),

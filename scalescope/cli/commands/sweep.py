@@ -9,6 +9,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.show import show_run
+from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Require, SweepFile, Verbose, options
 from scalescope.cli.output import say_error
 from scalescope.errors import ExitStatus
@@ -29,6 +30,7 @@ def sweep(
     require: Require = None,
     brief: Brief = False,
     as_json: Json = False,
+    detached: Detach = False,
     prefect: Prefect = None,
     verbose: Verbose = False,
 ) -> None:
@@ -38,6 +40,8 @@ def sweep(
     """
     from scalescope.studies.requirement import check_points, requirement
 
+    if detached:
+        detach(as_json=as_json)
     given = asked.over(syntax.read_file(file) if file else {})
     if estimate:
         _estimate(given)

@@ -11,6 +11,8 @@ from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Json, StoreAddress
 from scalescope.cli.output import print_json, say
 
+ENDS = {"": "json.gz", "speedscope": "speedscope.json", "collapsed": "txt"}
+
 
 def trace(
     store: StoreAddress = "",
@@ -32,7 +34,16 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder).",
+            help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder; the end by its form).",
+            show_default=False,
+        ),
+    ] = "",
+    profile: Annotated[
+        str,
+        typer.Option(
+            metavar="FORM",
+            help="Instead of tasks over time, what busy threads did: `speedscope` (https://www.speedscope.app), or "
+            "`collapsed` stacks for flame graphs.",
             show_default=False,
         ),
     ] = "",
@@ -40,17 +51,28 @@ def trace(
 ) -> None:
     """Write one trial as a trace for https://ui.perfetto.dev: every task on its worker thread."""
     from scalescope.analysis.summary import label
+    from scalescope.model.fields import choice
+    from scalescope.report import profile_files
     from scalescope.report import trace as traces
+
+    if profile:
+        choice("--profile", profile, tuple(profile_files.FORMS))
 
     with read_store(store) as opened:
         found = opened.run(run)
         chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
         name = re.sub(r"\W+", "-", f"{found.id} {label(chosen.point)} {chosen.repeat + 1}")
-        path = output or f"trace-{name}.json.gz"
+        path = output or f"trace-{name}.{ENDS[profile]}"
         title = f"{found.sweep.workload}, {label(chosen.point)}, run {found.id}, trial {chosen.key}"
-        count = traces.write(opened.tables(chosen, "tasks", "workers"), path, title=title)
+        if profile:
+            count = profile_files.write(opened.tables(chosen, "inside"), path, profile, title=title)
+        else:
+            tables = opened.tables(chosen, "tasks", "workers", if_present=("dependencies",))
+            count = traces.write(tables, path, title=title)
+    counted = "samples" if profile else "events"
     if as_json:
-        print_json({"run": found.id, "trial": chosen.key, "file": path, "events": count})
+        print_json({"run": found.id, "trial": chosen.key, "file": path, counted: count})
     else:
-        print(f"{path}: {title}; {count:,} events")
+        print(f"{path}: {title}; {count:,} {counted}")
+    if not (profile or as_json):
         say("Open it at https://ui.perfetto.dev (it stays on your machine) or in chrome://tracing.", "dim")

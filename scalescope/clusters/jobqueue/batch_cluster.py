@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scalescope.clusters.jobqueue import job_script
-from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
+from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers, SubmittedJob
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.jobqueue.job_terms import JobTerms, in_words
 from scalescope.clusters.jobqueue.watching import interval_s
@@ -112,15 +112,25 @@ class BatchCluster(JobQueueCluster):
         if status is None or known is None:
             why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
             return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
-        asked = JobTerms(self.spec.walltime_s, partition=getattr(self.spec, "queue", ""), account=self.spec.account)
+        ours = {job.id: job for job in self._jobs}
         for job in known:
-            self._changes_of[job.id] = asked.changes(job.terms)
+            if job.id in ours:
+                self._changes_of[job.id] = self._asked_of(ours[job.id]).changes(job.terms)
         pending = [job for job in known if job.state in status.waiting]
         reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
         if pending:
             return self._wait([job.id for job in pending], "; ".join([*reasons][:SHOWN]), len(known) - len(pending))
         gone = sorted(set(ids) - {job.id for job in known})
         return self._started(missing, len(known), f"; {self.kind} no longer knows jobs {listed(gone)}" if gone else "")
+
+    def _asked_of(self, job: SubmittedJob) -> JobTerms:
+        return JobTerms(
+            self.spec.walltime_s,
+            self.spec.job_memory_mb(job.workers) or None,
+            partition=getattr(self.spec, "queue", ""),
+            account=self.spec.account,
+            cores=self.spec.cores or job.workers * job.threads,
+        )
 
     def _started(self, missing: int, jobs: int, more: str = "") -> PendingWorkers:
         self._waiting_since = None

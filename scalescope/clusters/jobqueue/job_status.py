@@ -31,7 +31,8 @@ class StatusCommand:
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
     waiting: frozenset[str]  # states of jobs in the queue
     gone: re.Pattern[str]  # what is written of jobs that are no longer known
-    terms: tuple[re.Pattern[str], ...] = ()  # what a job has, with the groups `time` (h:m:s), `partition` and `account`
+    # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
+    terms: tuple[re.Pattern[str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,8 +72,13 @@ class StatusCommand:
             if (match := form.search(text))
             for name, value in match.groupdict().items()
         }
-        time_s = clock_s(found["time"]) if found.get("time") else None
-        return JobTerms(time_s=time_s, partition=found.get("partition", ""), account=found.get("account", ""))
+        return JobTerms(
+            time_s=clock_s(found["time"]) if found.get("time") else None,
+            memory_mb=float(found["memory"]) if found.get("memory") else None,
+            partition=found.get("partition", ""),
+            account=found.get("account", ""),
+            cores=int(found["cores"]) if found.get("cores") else None,
+        )
 
 
 PBS = StatusCommand(
@@ -90,14 +96,20 @@ PBS = StatusCommand(
     ),
 )
 LSF = StatusCommand(
-    """bjobs -noheader -o "jobid stat pend_reason delimiter='|'" {}""",
-    re.compile(r"^(?P<id>\d+)\|(?P<state>\w+)\|(?P<reason>.*)$", re.MULTILINE),
+    """bjobs -noheader -o "jobid stat queue proj_name pend_reason delimiter='|'" {}""",
+    re.compile(r"^(?P<id>\d+)\|(?P<state>\w+)\|[^|\n]*\|[^|\n]*\|(?P<reason>.*)$", re.MULTILINE),
     frozenset(("PEND", "PSUSP", "WAIT")),
     re.compile("is not found"),
+    (re.compile(r"^\d+\|\w+\|(?P<partition>[^|-][^|\n]*)\|(?P<account>[^|-][^|\n]*)?"),),
 )
 HTCONDOR = StatusCommand(
-    "condor_q {} -af:j JobStatus HoldReason",
-    re.compile(r"^(?P<id>\d+\.\d+) (?P<state>\d) (?:undefined|(?P<reason>.*))$", re.MULTILINE),
+    "condor_q {} -af:j JobStatus RequestCpus RequestMemory AllowedJobDuration HoldReason",
+    re.compile(
+        r"^(?P<id>\d+\.\d+) (?P<state>\d) (?:[\d.]+|undefined) (?:[\d.]+|undefined) (?:[\d.]+|undefined) "
+        r"(?:undefined|(?P<reason>.*))$",
+        re.MULTILINE,
+    ),
     frozenset("15"),  # idle, held
     re.compile(r"(?!)"),  # it writes nothing, and ends well
+    (re.compile(r"^\S+ \d (?:(?P<cores>\d+)|\S+) (?:(?P<memory>[\d.]+)|\S+) (?:(?P<time>\d+)|\S+) "),),
 )

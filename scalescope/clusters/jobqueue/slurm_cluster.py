@@ -115,15 +115,16 @@ class SlurmCluster(JobQueueCluster):
         return sizes
 
     def _sbatch(self, job: Job) -> str:
-        looks = 0
+        looks, pause_s = 0, 0.0
 
         def submit() -> str:
-            nonlocal looks
+            nonlocal looks, pause_s
             for _ in range(looks):
                 if number := self._arrived(job.name):
                     return number
-                self._closing.wait(waiting.AGAIN_S)
-            looks = 2  # a controller that wakes up obeys in any order what it was told meanwhile
+                self._closing.wait(pause_s)
+            # a controller that wakes up obeys in any order what it was told meanwhile
+            looks, pause_s = 2, waiting.AGAIN_S
             return submission.submit(job.job_script(), run=self._run)
 
         deadline = time.monotonic() + min(self.spec.queue_timeout_s, waiting.PATIENCE_S)
@@ -136,6 +137,7 @@ class SlurmCluster(JobQueueCluster):
                 self.report(f"{error.what}: {error.cause}; it is submitted again until that has passed")
                 if self._closing.wait(waiting.AGAIN_S):
                     raise
+                looks, pause_s = 1, 0.0  # it has answered
 
     def _never_holds(self, error: JobsEnded) -> bool:
         """Whether a full queue holds fewer jobs than this point has."""

@@ -21,7 +21,7 @@ import kr8s
 from anyio.from_thread import start_blocking_portal
 
 from scalescope.clusters.control_plane import ControlPlane
-from scalescope.clusters.kubernetes.failures import OPERATOR_LABEL, refusal
+from scalescope.clusters.kubernetes.failures import OPERATOR_LABEL, WEBHOOK_SILENT, refusal
 from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
 from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import ClusterError, RequestRefused
@@ -185,7 +185,7 @@ class Api(ControlPlane):
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
-            if error.status not in (400, 403, 422):
+            if error.status not in (400, 403, 422) and error.category != WEBHOOK_SILENT:
                 raise
             said = error.what.partition(": ")[2]
             return "" if re.search("does not support dry run|is being terminated", said) else said
@@ -278,7 +278,8 @@ class Api(ControlPlane):
         known = self._known in self._answered
 
         def is_silent(error: ClusterError) -> bool:
-            return not (isinstance(error, RequestRefused) and 0 < error.status < SERVER_ERRORS)
+            is_answer = isinstance(error, RequestRefused) and 0 < error.status < SERVER_ERRORS
+            return not is_answer and error.category != WEBHOOK_SILENT
 
         try:
             answer = self._wait(
@@ -300,12 +301,21 @@ class Api(ControlPlane):
             return self._portal.call(function)
         except kr8s.ServerError as error:
             status = error.response.status_code if error.response is not None else 0
-            said = " ".join(str(error).split())
+            said = " ".join((_message(error.response) or str(error)).split())
             title = f"Kubernetes refused a request: {said or f'status {status}'}"
             raise refusal(title, where, f"HTTP {status}", said, status=status) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
             detail = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
+
+
+def _message(response: httpx.Response | None) -> str:
+    """What the server says in an answer of status 500 or more, of which kr8s 0.20 keeps only the status."""
+    try:
+        found = response.json() if response is not None else {}
+    except (ValueError, httpx.HTTPError):
+        return ""
+    return str(found.get("message", "")) if isinstance(found, dict) else ""
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +25,7 @@ from scalescope.clusters.kubernetes import counters, manifests, preflight, retir
 from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begun
 from scalescope.clusters.kubernetes.failures import refusal
+from scalescope.clusters.kubernetes.pod_changes import changes
 from scalescope.clusters.kubernetes.pod_problems import restarts
 from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import SETTLE_S, PodWatch
@@ -140,6 +142,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 left = [str(error)]
         if all(each.endswith(ENDING) for each in left):
             leases.release(lease)
+            if left:
+                names = ", ".join(each.removesuffix(ENDING) for each in left)
+                self.left = f"{self.label} is deleted; Kubernetes keeps {names} until their node answers or is removed"
         else:
             leases.abandon(lease)
             # in lines of their own an error would hide what follows
@@ -187,7 +192,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 self._check_versions(each["packages"] for each in found)
         finally:
             self._waited_s = time.monotonic() - began
-        self._facts = {"pods": self._recorded().place(self._pods, list(self._present))}
+        pods = self._recorded().place(self._pods, list(self._present))
+        self._facts = {"pods": pods, "changed": self._changed()}
         self._counted = self._count()
 
     def _asked(self, workers: int) -> dict[str, int]:
@@ -244,7 +250,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._present = {str(address): int(number) for address, number in present.items()}
         except (OSError, TimeoutError) as error:
             raise self._silent(error) from error
-        known = {urlsplit(address).hostname for address in self._present}
+        known = self._hosts()
         found = Counter(_group_of(pod) for pod in pods if pod["status"]["podIP"] in known)
         self._whole = {name for name, number in self._sizes.items() if found[self._made.get(name, "")] == number}
         return (
@@ -253,16 +259,20 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             and set(self._present.values()) <= {self._threads}
         )
 
+    def _hosts(self) -> set[str]:
+        """Addresses of the pods whose workers Dask knows."""
+        return {str(urlsplit(address).hostname) for address in self._present}
+
     def _await(self, component: str, number: int, is_there: Callable[[list[Raw]], bool]) -> list[Raw]:
         most = self._most if component == "worker" else 1
-        watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values(), most=most)
+        watch = self._pod_watch(component, self._made.values(), most=most)
         said, said_at = "", 0.0
         while True:
             pods = watch.look()
             self._recorded().read_ending(watch.seen)
             if is_there(pods) and not watch.problems and not watch.is_ending:
                 return pods
-            words = watch.check(number, len(self._present) if component == "worker" else 0)
+            words = watch.check(number, self._hosts() if component == "worker" else ())
             now = time.monotonic()
             if words != said or now - said_at > REPORT_INTERVAL_S:
                 said, said_at = words, now
@@ -275,7 +285,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the pods; if some are lost, find out why and end the trial, which would wait for them forever."""
         api = self._kube()
-        watch = PodWatch(api, self.label, "", self.spec)
+        watch = self._pod_watch("")
         names = {pod["metadata"]["name"]: restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
 
@@ -379,7 +389,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         try:
             self._check_versions([versions_of(self._address, self._security, CONNECT_TIMEOUT_S)])
             self._observer = self._client()
-        except ClusterError:
+        except ClusterError as error:
+            error.ends_run = True  # the image of all points
             raise
         except Exception as error:  # whatever a scheduler of another release makes of the client
             raise self._end_of_scheduler() or ClusterError(
@@ -421,7 +432,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _end_of_scheduler(self) -> ClusterError | None:
-        watch = PodWatch(self._kube(), self.label, "scheduler", self.spec)
+        watch = self._pod_watch("scheduler")
         watch.look()
         ended = watch.ended({pod["metadata"]["name"]: restarts(pod) for pod in self._scheduler})
         return watch.error(ended[0]) if ended else None
@@ -448,6 +459,28 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:
             raise self._silent(error) from error
+
+    def _pod_watch(self, component: str, groups: Collection[str] | None = None, most: float = math.inf) -> PodWatch:
+        return PodWatch(self._kube(), self.label, component, self.spec, groups, most=most, asked=self._manifest_of)
+
+    def _manifest_of(self, pod: Raw) -> Raw | None:
+        """The manifest of a pod of ours; None if its group has been replaced."""
+        group = pod["metadata"]["labels"].get(manifests.WORKER_GROUP)
+        groups = {made: name for name, made in self._made.items()}
+        if group is None:
+            asked = manifests.scheduler_pod(self.spec, self.label)
+        elif group in groups:
+            namespace = self._kube().namespace
+            asked = manifests.worker_pod(self.spec, self.label, namespace, self._threads, groups[group])
+        else:
+            return None
+        return manifests.trial_pod(self.spec, asked, self.label)
+
+    def _changed(self) -> list[str]:
+        """What Kubernetes gave our pods in place of what was asked for, in words."""
+        given = [(self._manifest_of(pod), pod) for pod in [*self._scheduler, *self._pods]]
+        found = [changes(asked, pod) for asked, pod in given if asked is not None]
+        return list(dict.fromkeys(words for each in found for words in each.values()))
 
     def _recorded(self) -> PodRecord:
         if self._record is None:

@@ -39,6 +39,7 @@ _START = (
 _PULL = r"^(ErrImagePull|ImagePullBackOff).*"
 _SPOT = "run again, or keep off spot nodes with `cluster.{}node_selector`"
 _ROLE = "apply the Role of docs/kubernetes.md, or ask an administrator for it"
+WEBHOOK_SILENT = "webhook-silent"  # category
 OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Deployment, by its Helm chart
 
 # A row applies if its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
@@ -84,7 +85,7 @@ FAILURES = tuple(Failure(*row) for row in (
     ("no-permission", MUST_ACT, r"^Log: .*(Permission denied|PermissionError)",
      "user 1000 may not read or write a file", "change the rights of that file in the image"),
     # ---- refused requests
-    ("webhook-silent", UNLIKELY, _ASK + "failed calling webhook",
+    (WEBHOOK_SILENT, UNLIKELY, _ASK + "failed calling webhook",
      "an admission webhook does not answer",
      "ask an administrator: `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`"),
     ("policy", UNLIKELY, _ASK + "denied (the )?request",

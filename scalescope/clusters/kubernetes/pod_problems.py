@@ -26,8 +26,12 @@ _PASSES = re.compile(
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
 _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
+# What stands before the words of a warning of Python, and of a record of Dask
+_BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
 # The last two are also Karpenter's.
+_CANCELLED = "Cancelling deletion"  # begins what the taint manager says of a pod that is deleted by somebody else
+BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons; the taint may say that the node is lost
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
 _FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
 # Since Kubernetes 1.31, the scheduler's message for a pod that no existing node could ever hold.
@@ -83,7 +87,9 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
         category, cause = "unknown-reason", "this reason is not known to Scalescope"
     if rows:
         category, _, _, cause, step = rows[0]
-    if problem.reason == "Unschedulable" and len(rows) > 1:  # nodes have different reasons; the last row is for all
+    waits_for_node = rows and rows[0].category == "node-not-ready" and NOT_READY in problem.message
+    if problem.reason == "Unschedulable" and len(rows) > 1 and not waits_for_node:
+        # nodes have different reasons; the last row is for all
         cause = "; ".join(row.cause for row in rows[:-1])
         step = "; or ".join(row.next_step for row in rows[:-1])
     step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
@@ -104,11 +110,11 @@ def not_ready(nodes: Sequence[Raw], pod: Raw) -> list[str]:
     return [f"{name} ({', '.join(dict.fromkeys(keys))})" for name, keys in taints.items() if keys]
 
 
-def telling_line(log: str) -> str:
-    """The last line of a log that a row of the table knows; empty if none."""
-    lines = (" ".join(line.split()) for line in reversed(log.splitlines()))
-    rows = matching("Log", log)
-    return next((line for line in lines if rows and rows[0] in matching("Log", line)), "")
+def until_told(log: str) -> str:
+    """The lines of a log up to the last that the table of failures knows; empty if it knows none."""
+    rows, lines = matching("Log", log), log.splitlines()
+    told = [number for number, line in enumerate(lines) if rows and rows[0] in matching("Log", line)]
+    return "\n".join([*lines[: told[-1]], _BEFORE_WORDS.sub("", lines[told[-1]])]) if told else ""
 
 
 def is_scheduler(name: str) -> bool:
@@ -168,7 +174,11 @@ def problem_of_deployment(deployment: Raw) -> PodProblem | None:
 def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
     """Add what only events of the pod (the oldest first) tell: volumes, networks, autoscalers, evictions."""
     if problem.reason == DELETED:
-        took = [each for each in events if each["reason"] in _TOOK_IT_AWAY]
+        took = [
+            each
+            for each in events
+            if each["reason"] in _TOOK_IT_AWAY and not each.get("message", "").startswith(_CANCELLED)
+        ]
         return _by_event(problem, took[-1]) if took else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
         return _by_event(problem, events[-1])

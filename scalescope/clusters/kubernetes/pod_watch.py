@@ -12,7 +12,9 @@ from dataclasses import replace
 from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.failures import LASTING, Outlook, matching, refusal
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
+from scalescope.clusters.kubernetes.pod_changes import behind, changes
 from scalescope.clusters.kubernetes.pod_problems import (
+    BY_TAINT,
     CORDONED,
     DELETED,
     NODE_LOST,
@@ -24,7 +26,8 @@ from scalescope.clusters.kubernetes.pod_problems import (
     problem_of_deployment,
     problem_of_ended,
     problem_of_pod,
-    telling_line,
+    restarts,
+    until_told,
     with_events,
     with_node,
     without_replaced,
@@ -43,8 +46,13 @@ OPERATOR_S = 30.0  # for the operator, which may be restarting, to make somethin
 RETRY_S = 60.0  # after which the operator tries again
 EVENTS_INTERVAL_S = 2.0
 LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5
+LOG_AFTER_S = 10.0  # after which a log says why a pod that runs does not arrive, and again after as long
 
 _LOG = "; the end of its log:\n    | "
+_CHANGED = (
+    "ask an administrator for the limit range or webhook that changes pods (`kubectl describe limitrange`, "
+    "`kubectl get mutatingwebhookconfigurations`)"
+)
 _OPERATOR_NOTE = re.compile(r"kopf\.zalando\.org/dask(cluster_create|workergroup)_")
 _REFUSED = re.compile("forbidden|denied|invalid")
 
@@ -61,11 +69,12 @@ class PodWatch:
         groups: Collection[str] | None = None,  # names of worker groups; pods of others are ending. None: any
         clock: Callable[[], float] = time.monotonic,
         most: float = math.inf,  # Deployments that one operator makes at most
+        asked: Callable[[Raw], Raw | None] = lambda pod: None,  # the manifest of a pod, if it is known
     ) -> None:
         self.problems: list[PodProblem] = []  # of the last look, the worst first
         self.seen: list[Raw] = []  # all pods of the last look, also those that are ending
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
-        self._groups, self._most = groups, most
+        self._groups, self._most, self._asked = groups, most, asked
         self._since: dict[Outlook, float] = {}
         self._began = self._placed_at = self._asked_at = clock()
         self._pods: list[Raw] = []
@@ -75,6 +84,7 @@ class PodWatch:
         self._rights: dict[tuple[str, str], bool] = {}
         self._unwell = ""  # which nodes could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
+        self._log_at, self._log_told = 0.0, ""  # when a log was read last while its pod ran, and what it told
 
     def look(self) -> list[Raw]:
         """Ask Kubernetes; returns the pods that run."""
@@ -100,14 +110,14 @@ class PodWatch:
             self._placed_at = now
         return [each for each in self._pods if problem_of_pod(each) is None]
 
-    def check(self, expected: int, arrived: int) -> str:
-        """What is missing, in a sentence; `arrived`: pods that Dask knows.
+    def check(self, expected: int, hosts: Collection[str] = ()) -> str:
+        """What is missing, in a sentence; `hosts`: addresses of the pods that Dask knows.
 
         Raises:
             ClusterError: Pods will not come, or find no room within the limits.
             WorkersMissing: Pods have room, but did not arrive within `start_timeout_s`.
         """
-        now, spec = self._clock(), self._spec
+        now, spec, arrived = self._clock(), self._spec, len(hosts)
         if len(self._deployments) > self._most:
             what = f"{self._component}s of {self._label} are made twice"
             raise refusal(what, self._where, "TwoOperators", detail=described(self._api.operators()))
@@ -130,11 +140,13 @@ class PodWatch:
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:
-            raise self._late(expected, arrived)
+            raise self._late(expected, hosts)
         if not self.problems and arrived == expected and self.is_ending:
             return "other pods of the cluster are still ending"
         if not self.problems:
-            why = "Dask does not know them yet" if self._pods else "the operator has not made their pods yet"
+            why = "the operator has not made their pods yet"
+            if self._pods:
+                why = f"Dask does not know them yet{self._told_by_log(now, hosts)}"
             return f"{self._missing(expected, arrived)}; {why}"
         first = self.problems[0]
         limit_s, name = limits[first.outlook]
@@ -168,17 +180,21 @@ class PodWatch:
         """The error for a problem; `limit`: the field that says how long such a pod may wait."""
         if problem.reason == DELETED and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
+        if problem.reason in BY_TAINT and problem.node and self._may("get", "nodes"):
+            problem = with_node(problem, self._api.node(problem.node))
         log = "" if problem.is_from_outside else self._log(problem)
         told = explain(problem, log)
-        cause = f"{told.cause}. Kubernetes says {problem}" if told.cause else f"Kubernetes says {problem}"
-        line = telling_line(log)
-        if line and matching("Log", line)[0].category == told.category:
-            cause = f"{told.cause}: {line}. Kubernetes says {problem}"
+        step, changed = told.next_step, self._changes_behind(problem, told.category)
+        causes = [told.cause, f"Kubernetes gave the pod {', '.join(changed)}" if changed else ""]
+        cause = ". ".join(["; ".join(filter(None, causes)), f"Kubernetes says {problem}"]).removeprefix(". ")
         if log:
+            if any(row.category == told.category for row in matching("Log", log)[:1]):
+                log = until_told(log) or log
             cause += _LOG + log.replace("\n", "\n    | ")
         elif problem.restarts and not problem.is_from_outside:
             cause += "; its log is empty"
-        step = told.next_step
+        if changed:
+            step = f"{_CHANGED}; or {step}"
         if limit and problem.outlook is Outlook.NEW_NODE:
             step += f"; where autoscaling adds nodes, set `{limit}`"
         others = f" and {self._alike(problem) - 1} more" if self._alike(problem) > 1 else ""
@@ -199,6 +215,11 @@ class PodWatch:
 
     # ---------------------------------------------------------------- parts
 
+    def _changes_behind(self, problem: PodProblem, category: str) -> list[str]:
+        pod = next((each for each in self.seen if each["metadata"]["name"] == problem.pod), None)
+        asked = self._asked(pod) if pod is not None else None
+        return behind(category, changes(asked, pod)) if asked and pod else []
+
     def _log(self, problem: PodProblem) -> str:
         for _ in range(LOG_TRIES if problem.node else 0):
             before = self._api.log(problem.pod, LOG_LINES, previous=True) if problem.restarts else ""
@@ -206,6 +227,23 @@ class PodWatch:
                 return found
             time.sleep(LOG_INTERVAL_S)  # until the next container starts
         return ""
+
+    def _absent(self, hosts: Collection[str]) -> Raw:
+        """The first pod that Dask does not know; empty if there is none."""
+        return next((each for each in self._pods if each["status"].get("podIP") not in hosts), {})
+
+    def _log_of(self, pod: Raw) -> str:
+        """The log of a pod that runs, or that of its container before if only this one tells something."""
+        before = [True] if restarts(pod) else []
+        logs = [self._api.log(pod["metadata"]["name"], LOG_LINES, previous=each) for each in (*before, False)]
+        return next((log for log in logs if log and matching("Log", log)), logs[-1])
+
+    def _told_by_log(self, now: float, hosts: Collection[str]) -> str:
+        pod = self._absent(hosts)
+        if pod and now - max(self._placed_at, self._log_at) > LOG_AFTER_S:
+            told = until_told(self._log_of(pod)).rpartition("\n")[2]
+            self._log_at, self._log_told = now, f"; {pod['metadata']['name']} says: {told}" if told else ""
+        return self._log_told if pod else ""
 
     def _headline(self, problem: PodProblem, expected: int, after_s: float = 0) -> str:
         after = f" after {after_s:g} s" if after_s else ""
@@ -283,26 +321,27 @@ class PodWatch:
             return f"{arrived - expected} workers too many ({expected} requested)"
         return f"{expected - arrived} of {expected} workers missing"
 
-    def _late(self, expected: int, arrived: int) -> ClusterError:
+    def _late(self, expected: int, hosts: Collection[str]) -> ClusterError:
+        arrived = len(hosts)
         what = f"{self._missing(expected, arrived)} after {self._spec.start_timeout_s:g} s"
         if self.problems:
             return self.error(self.problems[0], what, kind=WorkersMissing)
-        log = self._api.log(self._pods[0]["metadata"]["name"], LOG_LINES) if self._pods else ""
-        rows = matching("Log", log) if log else ()
+        pod = self._absent(hosts)
+        log = self._log_of(pod) if pod else ""
         category, cause = "no-connection", "their pods run, but do not reach the scheduler: check network policies"
         step = f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows them; raise "
         step += "`cluster.start_timeout_s` on busy nodes"
-        if rows:
-            node = self._pods[0]["spec"].get("nodeName", "its node") if "spec" in self._pods[0] else "its node"
-            category, cause = rows[0].category, f"their pods run, but {rows[0].cause}: {telling_line(log)}"
-            step = rows[0].next_step.replace("{}", "").replace("NODE", node)
+        if rows := matching("Log", log) if log else ():
+            category, cause = rows[0].category, f"their pods run; the log of one says that {rows[0].cause}"
+            step = rows[0].next_step.replace("{}", "").replace("NODE", pod["spec"].get("nodeName", "its node"))
+            log = until_told(log) or log
         if arrived > expected:
             category = "not-retired"
             cause = "the operator could not retire them: the other workers have no memory for their data"
         return WorkersMissing(
             what,
             where=self._where,
-            cause=cause + (_LOG.replace("its", "the first one's") + log.replace("\n", "\n    | ") if log else ""),
+            cause=cause + (_LOG.replace("its", "this") + log.replace("\n", "\n    | ") if log else ""),
             next_step=step,
             category=category,
         )

@@ -6,7 +6,7 @@ import re
 
 from scalescope.clusters.kubernetes import manifests
 from scalescope.clusters.kubernetes.api import Api
-from scalescope.clusters.kubernetes.failures import refusal
+from scalescope.clusters.kubernetes.failures import WEBHOOK_SILENT, refusal
 from scalescope.clusters.kubernetes.pod_problems import PodProblem, explain
 from scalescope.clusters.kubernetes.pod_watch import described, is_switched_off
 from scalescope.clusters.kubernetes.quantity import amount
@@ -63,7 +63,7 @@ def _try(api: Api, spec: KubernetesSpec, label: str, where: str) -> None:
                 next_step=told.next_step,
                 category=told.category,
             )
-            error.ends_run = told.category != "webhook-silent"
+            error.ends_run = told.category != WEBHOOK_SILENT
             raise error
 
 

@@ -27,6 +27,9 @@ DO_INSTEAD = {
 IN_BATCHES = "move it into the tasks, do it for many results at once, or in a thread of its own"
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
+DO_ELSE = "make that call while tasks run (from a thread), make it once, or do in tasks what it does"
+_DATA = ("scatter", "replicate")  # calls of the client that send data
+OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")  # its others
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 NAME_META = "say what it returns by `meta=` where the function is passed on (Dask calls it even if `dtype=` is given)"
 # Times that the client did the same while tasks ran, and the share of its seconds, from which on it is a habit
@@ -79,7 +82,7 @@ class ClientSpending:
         """The finding of a cause: what the client did, what is to be said of it, and what to do."""
         done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
         saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
-        act = Remedy(remedy, saved_s=saved_s)
+        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # it takes as long then
         if remedy == DO_INSTEAD[AFTER]:
             act = replace(act, premise=self.not_yet_meanwhile, otherwise=Remedy(IN_BATCHES, saved_s=saved_s))
         most = ""
@@ -194,5 +197,9 @@ def client_waits(observation: Observation) -> Finding | None:
         said = f": {calls} of actors (`{called.method}`) ran on {on}"
         return spent.finding(CLIENT_WAITS, observation, did, said, CALL_MORE)
     said = ": results or data were on their way, or calls that are no tasks"
-    remedy = SEND_LESS if spent.phases[BEFORE] > 0.5 * spent.lost_s else GATHER_LESS
+    remedy, name = GATHER_LESS, spent.what.rpartition(".")[2]
+    if name in _DATA or (spent.phases[BEFORE] > 0.5 * spent.lost_s and name not in OF_NO_TASK):
+        remedy = SEND_LESS
+    elif name in OF_NO_TASK:
+        remedy, said = DO_ELSE, ": it is no task"
     return spent.finding(CLIENT_WAITS, observation, did, said, remedy)

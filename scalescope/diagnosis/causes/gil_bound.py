@@ -9,12 +9,14 @@ import numpy as np
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, in_one_process, samples
+from scalescope.diagnosis.evidence.inside_tasks import computes, inside
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
-from scalescope.diagnosis.evidence.timeline import handed_over
+from scalescope.diagnosis.evidence.task_table import threads_of_workers
+from scalescope.diagnosis.evidence.timeline import handed_over, timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause, once
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
-from scalescope.model.words import plural
+from scalescope.model.words import percent, plural
 
 OVERLAP = 1.5  # least mean number of running tasks in a sample; with fewer, none waits for a lock
 ONE_CORE = (0.75, 1.25)  # cores that a process under one lock uses: its event loop adds some, other processes take some
@@ -27,6 +29,8 @@ HANDED_LATE = 1 / 3
 MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing about handing over
 # Idle cores of the host from which a process could have used more; on a small host, the share `FULL` of its cores.
 ROOM = 0.3
+OFF = 0.2  # share of the busy time in which threads neither had nor wanted a core, without a call that waits
+BY_CLOCKS = "table inside"  # source of what the clocks of threads tell
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class LockedWorkers:
 def locked_workers(observation: Observation) -> LockedWorkers | None:
     found = samples(observation)
     if found is None or np.bincount(found.worker).max() < MIN_SAMPLES:
-        return _locked_by_host(observation)
+        return _locked_by_host(observation) or _locked_by_clocks(observation)
     chosen = (found.threads >= 2) & (found.running >= OVERLAP)
     count = int(found.worker.max()) + 1
     weight = np.where(chosen, found.seconds, 0.0)
@@ -57,7 +61,7 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
     locked &= (overlap - cpu >= 0.5) & (cpu <= 0.7 * overlap)
     locked &= [_handed_late(observation, worker) for worker in range(count)]
     if not locked.any():
-        return None
+        return _locked_by_clocks(observation)
     of_locked = weight * locked[found.worker]
     total = float(of_locked.sum())
     return LockedWorkers(
@@ -83,6 +87,26 @@ def _locked_by_host(observation: Observation) -> LockedWorkers | None:
     return LockedWorkers(np.array([0]), cpu, at_once, lost_s, "facts host.load") if _handed_late(observation) else None
 
 
+def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
+    """The same from the clocks of threads, on a host that others fill, too: who waits for the lock wants no core."""
+    here, one, threads = host(observation), in_one_process(observation), threads_of_workers(observation)
+    known = bool(observation.numbers("workers", "core_wait_s").any()) or (here is not None and not here.crowded)
+    if not known or (threads.min() < 2 and not one) or not _handed_late(observation):
+        return None
+    line = timeline(observation)
+    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # of a process
+    computing = [each for prefix, each in inside(observation).items() if computes(observation, prefix)]
+    cpu_s, for_core_s, off_s = (
+        sum(each.seconds[part] for each in computing) for part in ("computing", "for_core", "waiting")
+    )
+    if observation.seconds("busy") < OVERLAP * ran_s or off_s < OFF * observation.seconds("busy"):
+        return None
+    if cpu_s + for_core_s < ONE_CORE[0] * ran_s or cpu_s > ONE_CORE[1] * ran_s:
+        return None
+    running = observation.seconds("busy") / ran_s
+    return LockedWorkers(np.arange(len(threads)), cpu_s / ran_s, running, off_s, BY_CLOCKS)
+
+
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
     """Whether tasks waited on the worker as long as the switch interval; true where too few waited to tell."""
     late = handed_over(observation)[(observation.measured.worker == worker) | in_one_process(observation)]
@@ -97,8 +121,9 @@ GIL_BOUND = TrialCause(
     code="gil-bound",
     title="Threads wait for the interpreter",
     needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
-    "memory; for one worker in a short trial, facts host.load). Every third task reached its thread 5 ms late: that "
-    "is how long Python lets another thread keep the lock.",
+    "memory; for one worker in a short trial, facts host.load). Or their threads neither had nor wanted a core for a "
+    "fifth of the busy time, in no call that waits (table inside). And every third task reached its thread 5 ms late: "
+    "that is how long Python lets another thread keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
     "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
     "that share a process are told apart only if scheduler and client are in it, too. Prefect, if more than half of "
@@ -118,7 +143,8 @@ def gil_bound(observation: Observation) -> Finding | None:
     if locked is None:
         return None
     here = host(observation)
-    if here is not None and here.idle * here.cpus < min(ROOM, FULL * here.cpus):
+    by_clocks = locked.source == BY_CLOCKS
+    if here is not None and here.idle * here.cpus < min(ROOM, FULL * here.cpus) and not by_clocks:
         return None  # there was no second core to be had, lock or no lock
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
@@ -142,14 +168,18 @@ def gil_bound(observation: Observation) -> Finding | None:
         who = f"{plural(len(names), 'worker')} of {len(attempts.addresses):,}"
         how = f"{observation.trial.point.workers * threads} workers with `threads_per_worker=1` "
         how += "(`dask worker --nworkers N --nthreads 1`)"
+    on = f"on {locked.cpu:.2f} cores{room}"
+    if by_clocks:
+        off = locked.lost_s / observation.seconds("busy")
+        on = f"and for {percent(off)} of their time these neither had a core nor wanted one"
     return GIL_BOUND.finding(
         observation,
         locked.lost_s,
-        f"{who} ran {locked.running:.1f} tasks at once on {locked.cpu:.2f} cores{room}: the threads take turns at the "
-        f"interpreter lock (GIL), mostly in `{prefix}`.",
+        f"{who} ran {locked.running:.1f} tasks at once {on}: the threads take turns at the interpreter lock (GIL), "
+        f"mostly in `{prefix}`.",
         Remedy(
             f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
-            saved_s=attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
+            saved_s=0.0 if by_clocks else attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
             change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
@@ -162,6 +192,6 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("threads of each worker", threads, "table workers"),
         Evidence("one of these workers", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
-        confidence=0.85 if here is not None else 0.6,
+        confidence=0.85 if here is not None and not by_clocks else 0.6,
         place=observation.made_at,
     )

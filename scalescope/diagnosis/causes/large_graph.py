@@ -13,6 +13,7 @@ from scalescope.diagnosis.evidence.submissions import (
     large,
     large_at,
     largest_part,
+    sending_once_s,
     submissions,
 )
 from scalescope.diagnosis.evidence.task_table import task_prefixes
@@ -73,7 +74,11 @@ def large_graph(observation: Observation) -> Finding | None:
         premise=Premise("A step has more tasks now.", lambda trial: _widest(trial) >= ENOUGH * wanted),
         otherwise=Remedy(f"make fewer tasks of it: {several}"),
     )
-    remedy = Remedy(f"take large objects out of the calls: load them within tasks, or {SCATTER}") if by_bytes else fewer
+    elsewhere = Remedy(
+        f"take large objects out of the calls: load them within tasks, or {SCATTER}",
+        remains_s=sending_once_s(observation),
+    )
+    remedy = elsewhere if by_bytes else fewer
     one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
     took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
     if under_way_s > lost_s / 2:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import AFTER, LOCK, waits
+from scalescope.diagnosis.evidence.inside_tasks import AFTER, LOCK, Spent, waits
+from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
@@ -63,10 +64,23 @@ def lock_bound(observation: Observation) -> Finding | None:
         spent.seconds,
         f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for {what} in `{call}`{spent.at}: "
         f"{percent(share)} of the worker time.",
-        Remedy(TURNS, saved_s=0.0) if turns else remedy,
+        Remedy(TURNS if turns else remedy, saved_s=_saved_s(observation, spent, turns=turns)),
         Evidence("thread-seconds waited for locks", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.7 if turns else 0.85,
         place=Place.of(spent.line),
     )
+
+
+def _saved_s(observation: Observation, spent: Spent, *, turns: bool) -> float:
+    """Seconds of the call, if no task waited for another: each then takes as long as the shortest does.
+
+    None are promised where one writer or server is served at a time: its own work stays.
+    """
+    if turns or spent.in_database:
+        return 0.0
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    durations = (attempts.stop - attempts.start)[place == names.index(spent.prefix)]
+    waited_s = min(spent.seconds, float((durations - durations.min()).sum()))
+    return observation.saved_s(waited_s, LOCK_BOUND.parts)

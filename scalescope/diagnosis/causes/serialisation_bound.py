@@ -17,11 +17,12 @@ from scalescope.diagnosis.evidence.submissions import (
     large,
     large_at,
     largest_part,
+    sending_once_s,
     submissions,
 )
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import by_thread, handed_over
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
@@ -47,7 +48,7 @@ SERIALISATION_BOUND = TrialCause(
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
     by_times=True,
     changes=(Term.CLIENT,),
-    rules_out=("event-loop-blocked",),
+    rules_out=("event-loop-blocked", "tiny-tasks"),
     premise="The seconds of packing and the size of what is packed are recorded.",
 )
 
@@ -69,7 +70,7 @@ def _unpacking(observation: Observation) -> Finding | None:
     prefix, part = largest_prefix(attempts.deserialize, observation)
     once = float(attempts.deserialize[_first_on_worker(observation)].sum() / attempts.deserialize.sum())
     imports = once >= ONE_OFF and tasks > len(np.unique(attempts.worker[unpacking]))
-    remedy = PRELOAD if imports else _heavy_remedy(prefix)
+    remedy = Remedy(PRELOAD) if imports else _heavy_remedy(observation, prefix)
     what = (
         "most of it for the first task of each worker, which imports its modules"
         if imports
@@ -117,7 +118,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         + "between handing a task to a worker and its start, "
         f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
         f"and unpacked each time (graph of {words.size(heaviest)})." + largest_part(observation),
-        _heavy_remedy(prefix),
+        _heavy_remedy(observation, prefix),
         Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
         Evidence("seconds for each task", round(each, 4), "table tasks"),
         Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
@@ -170,8 +171,9 @@ def _packed_s(observation: Observation) -> float:
     return in_loop + float(free.seconds[free.sends & ~free.waits][:, phases].sum())
 
 
-def _heavy_remedy(prefix: str) -> str:
-    return (
+def _heavy_remedy(observation: Observation, prefix: str) -> Remedy:
+    return Remedy(
         f"keep large objects out of the calls of `{prefix}`: load them inside a task (`dask.delayed(load)(path)`), or "
-        + SCATTER
+        + SCATTER,
+        remains_s=sending_once_s(observation),
     )

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, Spent, overheads
+from scalescope.diagnosis.evidence.inside_tasks import (
+    IMPORT,
+    PICKLE,
+    SameCall,
+    Spent,
+    inside,
+    overheads,
+    same_call,
+)
 from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
@@ -24,15 +33,20 @@ REMEDIES = {
         "compress less (`compresslevel=1`, `preset=0`; 9 is what gzip does otherwise), or not at all",
     ),
 }
+IN_BEAM = "in `setup` of the `DoFn`"
+KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
+ALSO = 0.8  # share of the time of what surrounds the work otherwise, from which on a call made anew explains it
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
     code="task-overhead",
     title="What surrounds the work costs more",
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
-    "compressing files, or in a framework around the user's function and not in that function (table inside).",
-    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. Deserialising what "
-    "Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
+    "compressing files, in a call that reads something and that each task makes with equal arguments (events of topic "
+    "same-call), or in a framework around the user's function and not in that function (table inside).",
+    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What the first "
+    "tasks of a thread alone load. Deserialising what Dask sends (serialisation-bound). Prefect's engine, which is "
+    "measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
     parts=("busy",),
@@ -45,8 +59,11 @@ TASK_OVERHEAD = TrialCause(
 
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
-    """`lost_s`: busy thread-seconds in what surrounds the work of most cost."""
+    """`lost_s`: busy thread-seconds in what surrounds the work of most cost, or in a call that one task could make."""
     found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # prefect-overhead
+    most_s = max((spent.seconds for spent in found.values()), default=0.0)
+    if (same := same_call(observation)) is not None and same.seconds >= ALSO * most_s:
+        return _loaded_again(observation, same)
     if not found:
         return None
     kind, spent = max(found.items(), key=lambda item: item[1].seconds)
@@ -66,6 +83,26 @@ def task_overhead(observation: Observation) -> Finding | None:
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.85,
         place=Place.of(line),
+    )
+
+
+def _loaded_again(observation: Observation, same: SameCall) -> Finding | None:
+    if (share := observation.share_of(same.seconds)) < NOTEWORTHY:
+        return None
+    call = f"{same.function}({words.cut(same.arguments)})"
+    stacks = inside(observation)[same.prefix].stacks
+    once = IN_BEAM if any(frame.startswith("apache_beam.") for stack in stacks for frame in stack.frames) else KEPT
+    return TASK_OVERHEAD.finding(
+        observation,
+        same.seconds,
+        f"`{same.prefix}` spends {percent(same.share)} of its time in `{call}`, called from {same.where}: each task "
+        f"makes this call anew, {percent(share)} of the worker time.",
+        f"call `{same.function}` once in each process, and keep what it gives: {once}",
+        Evidence("thread-seconds", round(same.seconds, 3), "tables inside and events, topic same-call"),
+        Evidence("share of the time of these tasks", round(same.share, 3), f"prefix {same.prefix}"),
+        Evidence("tasks that were seen in this call with equal arguments", same.tasks, "table events, topic same-call"),
+        confidence=0.75,
+        place=Place.of(same.where),
     )
 
 

@@ -11,6 +11,7 @@ from itertools import compress
 import numpy as np
 
 from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
+from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
     MEMORY_LINK,
@@ -30,6 +31,11 @@ REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of 
 REPEATED = 2  # deaths at which the same task was present, from which it is suspected
 # What the scheduler says of a task whose inputs alone are larger than a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
+REDUCE = (
+    "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
+    "(`to_parquet`, `to_zarr` in place of `compute`)"
+)
+GATHERS = 0.3  # share of a worker's memory that the inputs of a task take, from which they are what is too much for it
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
 
 
@@ -123,6 +129,8 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     dead, total = blame.deaths, len(deaths(observation))
     how = how_ended(dead, observation.trial.reason)
     names = [task_name(observation, key) for key in keys]
+    inputs, limit = _input_bytes(observation, keys[0]), limit_of_workers(observation)
+    gathers = how.look == MORE_MEMORY and inputs >= GATHERS * limit > 0
     which = ", ".join(f"`{name}`" for name in names)
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
     if not sure:
@@ -134,8 +142,13 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         observation,
         lost_with_workers(observation),
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
-        f"it{how.text}{end}.",
-        f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
+        f"it{how.text}{end}."
+        + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
+        f"{REDUCE}; else give each worker at least "
+        f"`memory_limit='{rounded_limit(2 * inputs / SPILL) / 2**20:.0f}MiB'`, "
+        "for its inputs and as much again"
+        if gathers
+        else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
         Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
         Evidence("workers that died", total, "table workers"),
@@ -144,6 +157,14 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         confidence=(0.95 if refused else 0.8) if sure else 0.6,
         severity=Severity.HIGH if refused else severity_of_loss(observation, observation.share("lost")),
     )
+
+
+def _input_bytes(observation: Observation, key: str) -> float:
+    """Bytes of all results that the task of a key needs; 0 where that is not recorded."""
+    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    rows = [row for row, each in enumerate(observation.column("tasks", "key")) if each == key]
+    needed = np.unique(needs[np.isin(task, rows[:1])])
+    return float(observation.numbers("tasks", "nbytes")[needed].sum())
 
 
 def _refused(observation: Observation) -> Finding | None:
@@ -156,8 +177,7 @@ def _refused(observation: Observation) -> Finding | None:
                 lost_with_workers(observation),
                 f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
                 f"and a worker has {limit}: it failed.",
-                "reduce each input in a task of its own before they come together, or write them out instead of "
-                f"collecting them (`to_parquet`, `to_zarr` in place of `compute`); else {MORE_MEMORY}",
+                f"{REDUCE}; else {MORE_MEMORY}",
                 Evidence("key of the task", key, "event task-erred"),
                 confidence=0.95,
                 severity=Severity.HIGH,

@@ -42,7 +42,7 @@ class HeldResults:
         """The limit of a worker with which all would have fitted."""
         most = max(self.largest, self.nbytes / self.workers)
         needed = max(most / TARGET, (most + self.process) / SPILL)
-        return _rounded(needed)
+        return rounded_limit(needed)
 
     @property
     def workers_for_all(self) -> int:
@@ -87,10 +87,11 @@ def limit_needed(observation: Observation, held: HeldResults) -> float:
     resident, on_disk = peaks(observation, "rss"), peaks(observation, "spilled")
     most = max((resident[each] + on_disk.get(each, 0.0) for each in resident), default=0.0)
     # a process that never reached the share at which it writes to disk needs no more than it has
-    return max(held.limit_for_all, _rounded(most / SPILL) if most > SPILL * held.limit else 0.0)
+    return max(held.limit_for_all, rounded_limit(most / SPILL) if most > SPILL * held.limit else 0.0)
 
 
-def _rounded(nbytes: float) -> float:
+def rounded_limit(nbytes: float) -> float:
+    """Bytes of a limit that is advised, rounded up to whole hundreds of MiB."""
     return math.ceil(nbytes / ROUND_TO) * ROUND_TO
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from scalescope.analysis.inside_tasks import COROUTINE, InsidePrefix, Stack, called_by_user, inside_tasks, is_users
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model.records import SAME_CALL
 
 # what a sample waits for: a lock, another machine or thread, a program, Dask itself, the next try of what failed
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
@@ -21,6 +22,8 @@ ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a task, besides names of libraries
 
+LIKE = 0.5  # share of the sampled tasks of a prefix in which a call was seen, from which on each task makes it
+READING = 0.25  # share of the samples of a call in which it read something, from which on it loads what it gives
 INNERMOST = 8  # frames in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
 MANY = 10  # as `FEWEST`, where the call is none of a database or a pool
@@ -86,6 +89,11 @@ class Spent:
         return called or self.path[-1].removesuffix("()").split()[-1]
 
     @property
+    def in_database(self) -> bool:
+        """Whether the innermost call on that path is one of a database, by its name."""
+        return _name(self.path[-1].removesuffix("()")) in _MAYBE_LOCKS
+
+    @property
     def takes_a_lock(self) -> bool:
         """Whether a call on that path takes a lock, by its name."""
         return any(_name(frame.removesuffix("()")) in _LOCKS for frame in self.path)
@@ -104,6 +112,36 @@ def overheads(observation: Observation) -> Mapping[str, Spent]:
     kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, ON_LOOP, *WAITS}
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
+
+
+@dataclass(frozen=True)
+class SameCall:
+    """A call that every task of a prefix makes with equal arguments, and that reads something."""
+
+    function: str  # such as `load_model`
+    arguments: str  # as text, separated by commas
+    where: str  # the line that calls it, `my_job.py:9 predict`
+    tasks: int  # tasks in which it was seen
+    prefix: str
+    share: float  # share of the time of that prefix, from 0 to 1
+    seconds: float  # thread-seconds of all calls but the first of each worker
+
+
+@once
+def same_call(observation: Observation) -> SameCall | None:
+    """The call that most of the tasks' time passed in, of those that could be made once in each worker process."""
+    found = []
+    for _, told in observation.events(SAME_CALL):
+        prefix, tasks, samples = str(told["prefix"]), int(told["tasks"]), int(told["samples"])
+        profile = inside(observation).get(prefix)
+        cached = tasks <= 2 * observation.threads  # by the first tasks of each thread alone
+        if profile is None or cached or tasks < LIKE * told["seen"] or told["reading"] < READING * samples:
+            continue
+        share = min(samples / max(profile.samples, 1), 1.0)
+        saved_s = share * profile.busy_s * (1 - len(observation.measured.addresses) / tasks)
+        given = str(told["arguments"])
+        found.append(SameCall(str(told["call"]), given, str(told["where"]), tasks, prefix, share, saved_s))
+    return max(found, key=lambda each: each.seconds, default=None)
 
 
 @once

@@ -63,7 +63,8 @@ def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
         )
     if seen := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
         if "OOMKilled" in seen:
-            return ProcessEnd(f" ({seen})", MORE_MEMORY, MEMORY_LINK)
+            of_pods = MORE_MEMORY.replace("`memory_limit=`, `--memory-limit`", "`cluster.memory_mb`")
+            return ProcessEnd(f" ({seen})", of_pods, MEMORY_LINK)
         return ProcessEnd(f" ({seen})", "see table logs for its last words and the events of its pod")
     if code is None:
         if any(death.reason.startswith("check-worker-ttl") for death in dead):

@@ -10,11 +10,11 @@ from scalescope.analysis.attempts import Floats, Ints
 from scalescope.analysis.graph_from_records import PROMPT, sent_after_waiting
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
-from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
+from scalescope.diagnosis.evidence.submissions import BANDWIDTH, HEAVY_GRAPH, Submissions, submissions
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
-from scalescope.model.finding import Evidence
+from scalescope.model.finding import SENT, Evidence
 from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
@@ -24,7 +24,6 @@ ALWAYS = 0.9  # share of a loop's time that must end with nothing left to do
 SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
 # Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
 SHORT_GAP, LONG_GAP = 0.25, 0.5
-BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
 
 
 @dataclass(frozen=True)
@@ -216,7 +215,7 @@ def packing(observation: Observation) -> GraphPacking | None:
 def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence(f"{found.unit}s sent one after another", found.graphs, "table graphs"),
-        Evidence("tasks in them", found.tasks, "table graphs"),
+        Evidence(SENT, found.tasks, "table graphs"),
         Evidence(
             "share of the time after which all earlier tasks had ended",
             round(found.awaited, 4),

@@ -20,6 +20,7 @@ LIGHT_CALL, LIGHT_GRAPH = 10_000, 1_000_000
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
+BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
 MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each, by Dask's best practices)
 
 
@@ -94,6 +95,14 @@ def large_at(observation: Observation) -> Place | None:
     """The line that sent the largest graph, and the name of the argument that makes it large."""
     noted = _large_parts(observation)
     return Place.of(noted[0].where, noted[0].what.removeprefix("argument ").strip("`")) if noted else None
+
+
+def sending_once_s(observation: Observation) -> float:
+    """Seconds in which the client sends once what its graphs carry: the least that `SCATTER` needs."""
+    noted, sent = _large_parts(observation), float(submissions(observation).nbytes.sum())
+    known = sum(part.graph_nbytes for part in noted)
+    once = sum(part.nbytes for part in noted if not part.again) / known if known else 1.0
+    return once * sent / BANDWIDTH
 
 
 def _large_parts(observation: Observation) -> list[LargePart]:

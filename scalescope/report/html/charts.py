@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,18 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [list(column) for column in zip(*pairs, strict=True)]
 
 
+# ------------------------------------------------------------------ two runs
+
+
+def threads_of(canvas: Canvas, name: str, blame: Blame, styles: Sequence[str], *, seconds: float, threads: int) -> None:
+    """Threads of a trial by what they were charged to, from the call on, on axes of these lengths."""
+    ranges = {"x_range": models.Range1d(0, seconds), "y_range": models.Range1d(0, threads)}
+    labels = {"x_label": "seconds since the call", "y_label": "threads"}
+    made = canvas.figure(name, height=220, numbers=("0,0.[000]", "0,0.[00]"), **labels, **ranges)
+    made.yaxis.ticker.min_interval = 1
+    _stacked(canvas, made, name, replace(blame, edges=blame.edges - blame.edges[0]), styles)
+
+
 # ------------------------------------------------------------------ a trial
 
 
@@ -269,17 +282,7 @@ class TrialCharts:
         """Threads by what they were charged to, as stacked areas, each with a colour and perhaps a texture."""
         made = self._figure("blame", height=260, y_label="threads")
         made.y_range.start = 0
-        width = np.diff(blame.edges)
-        tops = np.cumsum([np.zeros(len(width)), *(charge.seconds / width for charge in blame.charges)], axis=0)
-        columns = {f"top{i}": np.append(top, top[-1]) for i, top in enumerate(tops)}
-        source = _source("blame", time=blame.edges, **columns)
-        for i, style in enumerate(styles):
-            colour, _, texture = style.partition(" ")
-            given = TEXTURES[texture]
-            area = made.varea_step("time", f"top{i}", f"top{i + 1}", source=source, step_mode="after", **given)
-            self._canvas.paint(area.glyph, fill_color=colour)
-            if "hatch_pattern" in given:
-                self._canvas.paint(area.glyph, hatch_color="page")
+        _stacked(self._canvas, made, "blame", blame, styles)
 
     def parallelism(self, profile: Profile) -> None:
         """Threads available, runnable tasks and running tasks."""
@@ -349,6 +352,20 @@ class TrialCharts:
         made.add_layout(cursor)
         self._canvas.reading["figures"].append(name)
         return made
+
+
+def _stacked(canvas: Canvas, made: Any, name: str, blame: Blame, styles: Sequence[str]) -> None:
+    width = np.diff(blame.edges)
+    tops = np.cumsum([np.zeros(len(width)), *(charge.seconds / width for charge in blame.charges)], axis=0)
+    columns = {f"top{i}": np.append(top, top[-1]) for i, top in enumerate(tops)}
+    source = _source(name, time=blame.edges, **columns)
+    for i, style in enumerate(styles):
+        colour, _, texture = style.partition(" ")
+        given = TEXTURES[texture]
+        area = made.varea_step("time", f"top{i}", f"top{i + 1}", source=source, step_mode="after", **given)
+        canvas.paint(area.glyph, fill_color=colour)
+        if "hatch_pattern" in given:
+            canvas.paint(area.glyph, hatch_color="page")
 
 
 def _source(name: str, **columns: Any) -> Any:

@@ -99,7 +99,11 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
         codes.setdefault(stage.prefix, code)
     names = dict.fromkeys(charge.name for charge in charged.charges if charge.of_tasks)
     free = iter(sorted(set(range(gantt.STAGES)) - {codes.get(name) for name in names}))
-    codes |= {name: next(free) for name in names if name not in codes}
+    return styles(charged, codes | {name: next(free) for name in names if name not in codes})
+
+
+def styles(charged: Blame, codes: Mapping[str, int]) -> list[str]:
+    """Colour and texture of each charge; `codes` are the colours of prefixes (`theme.stage_colour`)."""
     textures = {"ran": "", "held": " dotted", "idle": " pale", "idle, passed on": " pale"}
     return [
         stage_colour(codes[charge.name]) + textures[charge.state]
@@ -111,8 +115,8 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
 
 def _blame(view: TrialView) -> TimeChart:
     charged = blame(view.seen, series.BINS)
-    styles = _styles(charged, view.groups)
-    view.drawn.blame(charged, styles)
+    styles_of = _styles(charged, view.groups)
+    view.drawn.blame(charged, styles_of)
     charges, totals = charged.charges, [charge.total_s for charge in charged.charges]
     shares = [f"{tenths / 10:.1f} %" for tenths in worker_time.apportion(totals, 1000)]
     view.canvas.reading["charges"] = [
@@ -130,12 +134,13 @@ def _blame(view: TrialView) -> TimeChart:
         ReportTable.of(
             "What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2
         ),
-        _charge_legend(charged, styles),
+        charge_legend(charged, styles_of),
         open=True,
     )
 
 
-def _charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Colour and texture with their meaning."""
     colours, others = {}, {}
     for style, charge in zip(styles, charged.charges, strict=True):
         if charge.of_tasks:

@@ -6,11 +6,11 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from scalescope import environments
+from scalescope.analysis.culprits import changed_packages
 from scalescope.environments import git
 from scalescope.environments.git import Commit
 from scalescope.errors import EnvironmentFailed, InvalidField, ScalescopeError
@@ -33,7 +33,7 @@ from scalescope.studies.release.judge import (
     further,
     judge,
 )
-from scalescope.studies.release.mixtures import difference, mixtures
+from scalescope.studies.release.mixtures import mixtures
 from scalescope.studies.release.parameters import NEWEST, ReleaseParameters
 from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, is_comparison, metric_symptom, quantity
 
@@ -161,8 +161,8 @@ def _of_locks(asked: ReleaseParameters) -> Candidates:
     ]
     steps = mixtures(*sides)
     if len(steps) < 2:
-        raise InvalidField("after", asked.after, "a lock file with other packages than `before`")
-    labels = ["all of before", *(difference(a, b) for a, b in pairwise(steps))]
+        raise InvalidField("after", asked.after, "a lock file that differs from the one before")
+    labels = ["all of before", *(str(each) for each in changed_packages(steps[0], steps[-1]))]
     texts = [" ".join(requirement(name, version) for name, version in pins.items()) for pins in steps]
     steps_by_label = zip(labels, texts, strict=True)
     return Candidates("", {label: f"step-{i} = {text}" for i, (label, text) in enumerate(steps_by_label)})
@@ -291,7 +291,7 @@ class _ReleaseSearch:
             return StudyAnswer(found.line + because(run.trials), result, alarm=True)
         good, bad = (self._packages(run.trials, each.index) for each in (found.last_good, found.first_bad))
         subject = self.question.subject
-        others = difference(*({name: pins[name] for name in pins if name != subject} for pins in (good, bad)))
+        others = ", ".join(str(each) for each in changed_packages(good, bad) if each.name != subject)
         if subject:
             versions = [self.candidates.versions[each.index] for each in (found.last_good, found.first_bad)]
             changelog = self._changelog(found.first_bad.index)

@@ -114,3 +114,27 @@ def test_a_part_that_differs_by_chance_is_not_named() -> None:
     assert part.low is not None
     assert part.high is not None
     assert part.low < 0 < part.high
+
+
+def took(*seconds: float, line: str = "job.py:3 main") -> list[Account]:
+    """Trials of a thread whose client takes so long at a line."""
+    return [Account(1, {"load": PrefixAccount(4, 0.5)}, {Overhead(PartKind.CLIENT, line): each}) for each in seconds]
+
+
+def test_what_a_busy_host_multiplies_is_named_if_both_sides_are_far_apart() -> None:
+    found = difference(took(2.8, 4.8, 4.1), took(13.3, 14.7, 25.0), virtual=False)
+    assert named(found) == [(PartKind.CLIENT, "job.py:3 main")]
+
+
+def test_few_trials_that_agree_by_chance_name_nothing() -> None:
+    apart = (10.0, 10.01, 10.02), (10.3, 10.31, 10.32)
+    assert named(difference(took(*apart[0]), took(*apart[1]), virtual=False)) == []
+    more = difference(took(*apart[0], *apart[0]), took(*apart[1], *apart[1]), virtual=False)
+    assert named(more) == [(PartKind.CLIENT, "job.py:3 main")]
+
+
+def test_what_any_process_of_the_host_may_take_is_not_named() -> None:
+    brief = [Account(1, {"load": PrefixAccount(4, 0.5)}, {Overhead(PartKind.CLIENT): each}) for each in (0.1, 0.14)]
+    sides = [brief[0]] * 5, [brief[1]] * 5
+    assert named(difference(*sides, virtual=False)) == []
+    assert named(difference(*sides, virtual=True)) == [(PartKind.CLIENT, "")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import sys
 import threading
@@ -25,7 +26,7 @@ from scalescope.capture.memory import _inside
 from scalescope.capture.recording import Capture, Recording
 from scalescope.diagnosis.causes.event_loop_blocked import event_loop_blocked
 from scalescope.diagnosis.causes.retried_tasks import retried_tasks
-from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, RETRY, on_event_loops, waits
+from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, RETRY, on_event_loops, same_call, waits
 from scalescope.diagnosis.observation import Observation
 from scalescope.model import spool
 from scalescope.model.sweep import Point
@@ -123,6 +124,60 @@ def test_the_profiler_of_a_worker_is_restored_after_the_trial(workers: Client, t
 
     recorded(workers, tmp_path, sleeping)
     assert set(workers.run(owner).values()) == {"distributed.profile"}
+
+
+# ------------------------------------------------------------------ calls that read something
+
+
+def load(path: str) -> int:
+    with open(path, encoding="utf-8") as file:
+        return len(json.load(file))
+
+
+def scoring(item: tuple[str, str, int]) -> int:
+    settings, part, number = item
+    return load(settings) + load(part) + simulate(settings) + number
+
+
+def simulate(settings: str) -> int:
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end:
+        sum(range(1000))
+    return len(settings)
+
+
+def test_a_call_that_reads_the_same_in_each_task_is_told_apart(workers: Client, tmp_path: Path) -> None:
+    """Neither what each task reads for itself, nor what computes with equal arguments."""
+    paths = [tmp_path / f"{i}.json" for i in range(13)]
+    for path in paths:
+        path.write_text(json.dumps(list(range(200_000))), encoding="utf-8")
+    items = [(str(paths[0]), str(path), i) for i, path in enumerate(paths[1:])]
+    capture = Capture(workers, drain_interval_s=0.05)
+    try:
+        with capture.trial(tmp_path / "spool"):
+            workers.gather(workers.map(scoring, items, pure=False))
+    finally:
+        capture.close()
+    trial = Trial("t", Point(1, 4), 0, False, TrialState.VALID)
+    same = same_call(Observation.of(trial, spool.read(tmp_path / "spool")))
+    assert same is not None
+    assert (same.function, same.arguments, same.prefix) == ("load", repr(str(paths[0])), "scoring")
+    assert 8 < same.tasks <= 12
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a/b", "'a/b'"),
+        (Path("a/b"), "a/b"),
+        ((1, None, [True]), "tuple['1', 'None', \"list['True']\"]"),
+        ({"a": object()}, None),
+        (object(), None),
+        (list(range(100)), None),
+    ],
+)
+def test_arguments_that_are_compared(value: Any, text: str | None) -> None:
+    assert shipped._argument_text(value) == text
 
 
 # ------------------------------------------------------------------ coroutine functions

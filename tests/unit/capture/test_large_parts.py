@@ -51,6 +51,15 @@ def test_small_graphs_are_not_searched_for_large_parts(noted: Any, monkeypatch: 
     assert noted(lambda client: client.map(shape, range(100), values=3)) is None
 
 
+@pytest.mark.parametrize("of_text", [False, True])
+@pytest.mark.parametrize(("same", "again"), [(True, [False, True]), (False, [False, False])])
+def test_an_object_that_is_sent_again_is_known(client: Client, same: bool, again: list[bool], of_text: bool) -> None:
+    values = [str(i) * BYTES if of_text else table() for i in range(2)]
+    with noting(()) as notes:
+        client.gather([client.submit(shape, i, values[0 if same else i], pure=False) for i in range(2)])
+    assert sorted(part.again for part in notes.large) == again
+
+
 def test_a_large_argument_of_each_call_is_found(noted: Any) -> None:
     found = noted(lambda client: client.map(shape, range(10), [table() for _ in range(10)], key="shapes"))
     assert (found.layer, found.what, found.calls) == ("shapes", "argument `values`", 10)

@@ -82,7 +82,7 @@ class FakeScheduler:
     def remove_plugin(self, name: str) -> None:
         del self.plugins[name]
 
-    def submit(self, key: Any, *dependencies: Any, prefix: str = "inc", group: str = "inc-1") -> None:
+    def submit(self, key: Any, *dependencies: Any, prefix: str = "inc", group: Any = "inc-1") -> None:
         its_prefix = SimpleNamespace(name=prefix, state_counts=defaultdict(int), states={})
         its_prefix = self.task_prefixes.setdefault(prefix, its_prefix)
         self.tasks[key] = SimpleNamespace(
@@ -117,7 +117,7 @@ class FakeScheduler:
         self.move(key, "processing", "released")
         self.recorder.remove_worker(self, worker)
 
-    def run(self, key: Any, *dependencies: Any, seconds: float = 1.0, **names: str) -> None:
+    def run(self, key: Any, *dependencies: Any, seconds: float = 1.0, **names: Any) -> None:
         self.submit(key, *dependencies, **names)
         self.assign(key)
         self.finish(key, seconds)
@@ -256,6 +256,11 @@ def test_a_task_group_named_like_its_key_is_kept(scheduler: FakeScheduler) -> No
     scheduler.run("sum-1", group="sum-1", prefix="sum")
     scheduler.run("inc-1", group="inc")
     assert [(row["group"], row["prefix"]) for row in scheduler.rows()] == [("sum-1", "sum"), ("inc", "inc")]
+
+
+def test_a_group_of_nested_keys_is_kept(scheduler: FakeScheduler) -> None:
+    scheduler.run((("part", 0), 1), group=("part", 0), prefix="part")
+    assert [(row["group"], row["prefix"]) for row in scheduler.rows()] == [("('part', 0)", "part")]
 
 
 # ---------------------------------------------------------------- errors, deaths, theft

@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import dask.array
+import dask.bag
 import numpy as np
 import pytest
+from dask.utils import key_split
 from distributed import Client, LocalCluster, fire_and_forget, wait
 from support.waiting import wait_for
 
 from scalescope.capture import recorder, recording
+from scalescope.capture.recorder import fused_steps
 from scalescope.capture.recording import Capture
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -246,6 +249,16 @@ def test_a_step_that_dask_fused_into_another_task_is_recognised_when_it_runs_aga
     ((step, tasks),) = [(each["step"], each["tasks"]) for each in told]
     assert (step, tasks) == ("load", 1)
     assert 0.05 < told[0]["seconds"] < 10
+
+
+def test_the_last_step_that_is_done_again_is_named_whatever_the_order_of_steps() -> None:
+    bag = dask.bag.from_sequence(range(4), npartitions=2).map(str).map(len)
+    array = dask.array.ones(4, chunks=2).map_blocks(abs).map_blocks(np.sqrt).min()
+    for collection in (bag.count(), array):
+        (graph,) = dask.optimize(collection)
+        steps = [fused_steps(key, task) for key, task in dict(graph.__dask_graph__()).items()]
+        last, *_, first = next(map(key_split, names) for names in steps if names)
+        assert (last, first) in (("count-part", "from_sequence"), ("sqrt", "ones_like"))
 
 
 @pytest.mark.parametrize("direct", [False, True])

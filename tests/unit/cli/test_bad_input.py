@@ -81,6 +81,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "no items": ("-w own.py:compute -a items_per_worker=1", "axes.items_per_worker: … got 1", "no parameter 'items'"),
     "bad store": (f"{GOOD} --store mysql://host/db", "store: … got 'mysql://host/db'", "postgresql://"),
     "bad store with password": (f"{GOOD} --store mysql://me:secret@host/db", "store: … got 'mysql://me:***@host/db'"),
+    "bad variable with a secret": (
+        f"{GOOD} -c kubernetes --cluster-option environment=MY_TOKEN=hunter2-x",
+        "cluster.environment: … got 'MY_TOKEN=***'",
+    ),
     "repeats 0": (f"{GOOD} --repeats 0", "repeats: … got 0", "from 1 to 1000"),
     "timeout 0": (f"{GOOD} --timeout 0", "trial_timeout_s: … got 0.0", "from 1 to"),
     "parallel in real time": (f"{GOOD} -c light --parallel-clusters 2", "parallel_clusters: … got 2", "real time"),

@@ -36,7 +36,8 @@ def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_pat
 
     def told(*, as_json: bool, brief: bool = False) -> tuple[str, str]:
         outcome = ScriptOutcome(tmp_path, 0, **{name: list(texts) for name, texts in KINDS[kind].items()})
-        command._answer(program, outcome, [None] * judged, "", None, brief=brief, as_json=as_json)
+        asked = command._Asked([None] * judged, "", None, fix=False, brief=brief, as_json=as_json)
+        command._answer(program, outcome, asked)
         return capsys.readouterr()
 
     _, text = told(as_json=False)

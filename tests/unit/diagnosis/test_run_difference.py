@@ -31,6 +31,7 @@ def bag(
     after: tuple[tuple[str, int, float], ...] = (("clean", 40, 0.5), ("summarise", 1, 3.0)),
     client: Sequence[tuple[str, float]] = (("job.py:3 main", 1.0),),
     fetch: float = 0.05,
+    gather: float = 0.05,
     **given: Any,
 ) -> Build:
     """Tasks, then stages that need all of them; each task varies by 2 %."""
@@ -43,7 +44,7 @@ def bag(
         last = tuple(range(count))
         for stage, number, base in after:
             begin = len(tasks)
-            tasks += [one(base, stage, last, fetch) for _ in range(number)]
+            tasks += [one(base, stage, last, fetch if number > 1 else gather) for _ in range(number)]
             last = tuple(range(begin, len(tasks)))
         ran = cluster(workers, threads, gap_s=0.001, **given).run(tasks, [graph(seconds=0.01)])
         rows = [(each, (line, "compute" if line.endswith("send") else "", 0)) for line, each in client]
@@ -73,6 +74,7 @@ PLANTED: Mapping[str, tuple[Build, PartKind, str]] = {
     "few large tasks": (bag(5, 8.0), PartKind.CHUNKS, "load"),
     "more transfer": (bag(fetch=0.5), PartKind.TRANSFER, ""),
     "less transfer": (bag(fetch=0.0), PartKind.TRANSFER, ""),
+    "threads wait while one task fetches": (bag(gather=8.0), PartKind.TRANSFER, ""),
     "a slower client": (bag(client=[("job.py:3 main", 5.0)]), PartKind.CLIENT, "job.py:3 main"),
     "a line of the client is new": (
         bag(client=[("job.py:3 main", 1.0), ("job.py:5 check", 4.0)]),
@@ -154,3 +156,34 @@ def test_settings_and_packages_that_differ_are_ordered_by_what_they_can_explain(
     ]
     assert (found[1].a, found[1].b) == ("1", "2")
     assert not culprits(differing(left, left), parts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        ({"variables": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS"),
+        ({"variables": {"OMP_NUM_THREADS": "1"}, "packages": {"numpy": "2", "dask": "1"}}, "OMP_NUM_THREADS"),
+        ({"dask_config": {"array.chunk-size": "1MiB"}, "variables": {"TMPDIR": "/tmp"}}, "array.chunk-size"),
+        ({"code": "1"}, "the user's code"),
+    ],
+)
+def test_slower_tasks_are_explained_by_what_bears_on_them(
+    facts: dict[str, Any], name: str, cluster: Any, task: Any, graph: Any
+) -> None:
+    a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(seconds=3.0)))
+    left = Trial("a", Point(4), 0, False, TrialState.VALID, facts={"packages": {"numpy": "1", "dask": "1"}})
+    right = replace(left, facts={**left.facts, **facts})
+    assert culprits(differing(left, right), difference(a, b, virtual=True).parts)[0].name == name
+
+
+def test_packages_stand_for_the_environments_that_hold_them() -> None:
+    sides = [
+        Trial(
+            *("a", Point(4, environment=f"dask=={version}"), 0, False, TrialState.VALID),
+            facts={"packages": {"dask": version, "toolz": "1"}},
+        )
+        for version in ("1", "2")
+    ]
+    assert [(each.kind, each.name) for each in differing(*sides)] == [("package", "dask")]
+    same = [replace(side, facts={}) for side in sides]
+    assert [(each.kind, each.name) for each in differing(*same)] == [("point", "environment")]

@@ -10,7 +10,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import BEYOND_CORES, PERHAPS, Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import BEYOND_CORES, PERHAPS, PROBABLY, Evidence, Finding, Gain, Place, Severity
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
@@ -311,6 +311,14 @@ def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, gol
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), replace(lost, metrics=None)])) == ["invalid-trials"]
 
 
+def test_where_a_trial_counts_others_show_faults_alone(bag_trial):
+    found = (Finding("uneven-waves", Severity.INFO, "waves.", ""), Finding("deadly-task", Severity.HIGH, "died.", ""))
+    lost = replace(spoilt(bag_trial(4, [1] * 4), TrialState.INVALID, "lost a worker"), findings=found)
+    assert "uneven-waves" in codes(diagnose(BEAM, [lost]))
+    both = codes(diagnose(BEAM, [lost, bag_trial(2, [1] * 4)]))
+    assert ("uneven-waves" in both, "deadly-task" in both) == (False, True)
+
+
 def test_invalid_trials_alone_are_severe(bag_trial, golden):
     trials = [spoilt(bag_trial(n, chunks(300, 128)), TrialState.INVALID, "host overloaded") for n in (1, 2)]
     verdict = golden(diagnose(BEAM, trials))
@@ -352,6 +360,28 @@ def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core
     busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
     verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])
     assert verdict.line.startswith(PERHAPS) is doubted
+
+
+@pytest.mark.parametrize(
+    ("confidence", "others", "names"),
+    [
+        (0.6, (), None),
+        (0.5, (), "another cause than `gil-bound`"),
+        (0.5, (told("client-busy", 1.0, MEDIUM),), "`client-busy`"),
+        (0.7, (told("host-overloaded", 90.0, MEDIUM),), "`host-overloaded`"),
+        (0.7, (told("host-overloaded", 90.0, MEDIUM), told("tiny-tasks", 1.0, MEDIUM)), "`tiny-tasks`"),
+    ],
+)
+def test_a_first_cause_that_is_not_sure_names_the_second_and_what_tells_them_apart(
+    bag_trial, confidence, others, names
+):
+    trial = replace(bag_trial(10, [1] * 10), findings=(told("gil-bound", confidence=confidence), *others))
+    verdict = diagnose(BEAM, [trial])
+    assert codes(verdict)[0] == "gil-bound"
+    assert verdict.line.startswith(PROBABLY) == (names is not None)
+    assert names is None or names in verdict.line
+    free = bool(others) and others[0].code == "host-overloaded"
+    assert names is None or (("a host that is free" if free else "threads_per_worker=1") in verdict.line)
 
 
 def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_trial):

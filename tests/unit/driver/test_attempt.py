@@ -80,7 +80,7 @@ def test_an_outage_that_the_cluster_reports_is_the_reason_of_the_trial(error: Ex
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_workload_that_lost_its_connection_is_invalid_and_one_that_raised_failed(cut: bool) -> None:
     def run(client: distributed.Client) -> None:
-        held = client.submit(time.sleep, 60)
+        held = client.submit(time.sleep, 60 if cut else 0)
         if cut:
             client.loop.add_callback(client.scheduler_comm.comm.abort)
             held.result(timeout=30)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -20,9 +21,11 @@ from support.waiting import wait_for
 from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.driver import server
 from scalescope.driver.attempt import LEFT_OUT
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.process import Driver, TrialOutcome
+from scalescope.driver.protocol import Closed, Message
 from scalescope.model import spool
 from scalescope.model import trial as trials
 from scalescope.model.cluster import ClusterSpec
@@ -254,10 +257,10 @@ def test_a_trial_starts_from_a_scheduler_without_memory_of_earlier_tasks(trial: 
 def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None:
     key = "distributed.scheduler.unknown-task-duration"
     changed = trial("scheduler_state", workers=1, config={key: "7 s"}, key=key)
-    assert changed.facts["dask_config"] == {key: "7 s"}
+    assert changed.facts["dask_config"][key] == "7 s"
     assert changed.result["config"] == "7 s"
     usual = trial("scheduler_state", workers=1, key=key)
-    assert usual.facts["dask_config"] == {}
+    assert key not in usual.facts["dask_config"]
     assert usual.result["config"] not in (None, "7 s")
 
 
@@ -332,7 +335,9 @@ def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
     assert trial("healthy", workers=1).reason == ""
 
 
-@pytest.mark.parametrize(("seconds", "warned"), [(1.0, []), (600.0, ["the cluster was opened anew"])])
+@pytest.mark.parametrize(
+    ("seconds", "warned"), [(1.0, []), pytest.param(600.0, ["the cluster was opened anew"], marks=pytest.mark.thorough)]
+)
 def test_a_cancelled_task_that_still_runs_is_waited_for_or_its_cluster_reopened(
     seconds: float, warned: list[str], trial: Trial
 ) -> None:
@@ -347,6 +352,7 @@ def test_a_cancelled_task_that_still_runs_is_waited_for_or_its_cluster_reopened(
 # ---------------------------------------------------------------- light clusters
 
 
+@pytest.mark.thorough
 def test_a_driver_of_a_light_cluster_starts_one_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
     """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
     spec = LightSpec(hosts=1, check_limit=False)
@@ -433,6 +439,7 @@ def test_a_standstill_in_real_time_is_explained(
     assert found == codes
 
 
+@pytest.mark.thorough
 def test_a_timed_out_trial_that_still_progresses_is_not_called_a_standstill(workloads: Path, tmp_path: Path) -> None:
     outcome, found = hung(LocalSpec(), tmp_path, f"{workloads}:goes_on", 3.0)
     assert re.search(
@@ -616,3 +623,36 @@ def test_an_ending_driver_waits_until_its_cluster_is_closed() -> None:
     ending.join(10)
     assert not ending.is_alive()
     closing.join()
+
+
+def test_a_cluster_that_was_not_closed_in_order_is_said_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Message] = []
+
+    class Replies:
+        def send(self, message: Message) -> None:
+            said.append(message)
+
+    def stop(*_: object, **__: object) -> NoReturn:
+        raise SystemExit
+
+    class Breaks:
+        spec, left = LocalSpec(), ""
+
+        def close(self) -> None:
+            raise OSError("no answer")
+
+    monkeypatch.setattr(server, "_exit", stop)
+    requests, others = os.pipe()
+    serving = server.DriverServer(requests, Replies())  # type: ignore[arg-type]
+    serving._cluster.cluster = Breaks()  # type: ignore[assignment]
+    for end in (
+        lambda: serving._end_in_order(server._DriverEnd("asked to", 0)),
+        lambda: serving._expired("closing", 1.0),
+    ):
+        with pytest.raises(SystemExit):
+            end()
+        closed = said.pop()
+        assert isinstance(closed, Closed)
+        assert "scalescope reap" in closed.left
+    os.close(requests)
+    os.close(others)

@@ -101,6 +101,7 @@ def test_a_driver_that_dies_at_once_shows_why(source: str, what: str, cause: str
     assert str(tmp_path / "run" / "driver.log") in caught.value.where
 
 
+@pytest.mark.thorough
 def test_only_the_last_lines_of_the_log_of_this_driver_are_shown(fake: Fake, tmp_path: Path) -> None:
     for number in (1, 2):
         python = fake(f'import sys; [print("line", {number}, i, file=sys.stderr) for i in range(1000)]; sys.exit(3)')

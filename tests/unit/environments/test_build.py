@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_an_unsuitable_interpreter_is_refused_with_its_reason(script: str, reaso
 
 
 def test_an_unreachable_package_index_raises_environment_unavailable(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
 ) -> None:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
@@ -176,6 +177,7 @@ def test_an_unreachable_package_index_raises_environment_unavailable(
     assert caught.value.exit_status == 3
     assert "secret" not in str(caught.value)
     assert "check the network" in caught.value.next_step
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700  # what is kept there is this user's
 
 
 def test_a_cache_folder_that_cannot_be_made_raises_environment_unavailable(cache: Path) -> None:

@@ -123,6 +123,7 @@ def asked(fake: Any, address: str) -> dict[str, Any]:
     return {"workload": "bag-map", "values": {"items": 4}, "metric": "makespan_s", "store": address}
 
 
+@pytest.mark.thorough
 def test_a_search_leads_from_the_bad_release_to_the_merged_commit(
     repository: Repository, slow: str, fake: Any, asked: dict[str, Any]
 ) -> None:

@@ -13,7 +13,8 @@ import pytest
 from scalescope.errors import UsageError
 from scalescope.fixing import applying, copies
 from scalescope.fixing.outcome import Guarded, Outcome, SideEffect, run
-from scalescope.fixing.running import Fix
+from scalescope.fixing.result import Fix
+from scalescope.fixing.subject import Subject
 from scalescope.own_code.script import Program
 
 
@@ -179,13 +180,13 @@ def test_no_backup_is_written_for_a_file_that_git_has_committed(found: Fix, clea
 
 
 def test_a_proven_patch_can_be_applied_later_without_another_proof(found: Fix) -> None:
-    program = Program("job.py", ["--n", "3"])
-    assert applying.apply_kept(found.script, program) is None
-    applying.keep(found, program)
-    assert applying.apply_kept(found.script, Program("job.py", ["--n", "4"])) is None
-    assert applying.apply_kept(found.script, program) == [found.script]
+    subject, other = (Subject.of(Program(str(found.script), ["--n", n])) for n in "34")
+    assert applying.apply_kept(subject) is None
+    applying.keep(found, subject)
+    assert applying.apply_kept(other) is None
+    assert applying.apply_kept(subject) == [found.script]
     assert found.script.read_bytes() == found.after[Path("job.py")]
-    assert applying.apply_kept(found.script, program) is None  # it has changed since
+    assert applying.apply_kept(subject) is None  # it has changed since
 
 
 def test_git_can_apply_the_written_patch(found: Fix) -> None:

@@ -111,6 +111,7 @@ def test_steps_measured_earlier_are_not_repeated(isolated: Any, fake: Any) -> No
     assert len(fake.begun) == begun + len(first.isolation.reduction.steps)
 
 
+@pytest.mark.thorough
 def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -> None:
     fake.script[4] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -122,7 +123,11 @@ def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -
 
 
 @pytest.mark.parametrize(
-    ("budget", "why"), [({"max_trials": 2}, "budget of 2 trials"), ({"minutes": 0.01}, "0.01 minutes")]
+    ("budget", "why"),
+    [
+        pytest.param({"max_trials": 2}, "budget of 2 trials", marks=pytest.mark.thorough),
+        ({"minutes": 0.01}, "0.01 minutes"),
+    ],
 )
 def test_the_smallest_trial_so_far_is_the_result_when_the_budget_is_spent(
     isolated: Any, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any], why: str
@@ -150,6 +155,7 @@ def test_a_step_whose_cluster_is_refused_is_undone(isolated: Any, fake: Any, ref
     assert result.isolation.setting.point.workers == 3
 
 
+@pytest.mark.thorough
 def test_a_driver_that_dies_during_isolation_is_replaced(isolated: Any, fake: Any) -> None:
     fake.script[3] = "die"
     result = isolated()

@@ -118,6 +118,7 @@ print([trial.state.value, trial.facts["cluster"]["kind"], trial.facts["result"],
     assert "thermometer" in done.stderr  # a cause that raises loses only its own finding
 
 
+@pytest.mark.thorough
 def test_commands_and_lists_contain_the_rows_of_a_plugin(site: Path) -> None:
     assert "squares" in [each["name"] for each in json.loads(scalescope(site, "workloads", "--json").stdout)]
     assert "--b" in scalescope(site, "look-up", "--help").stdout

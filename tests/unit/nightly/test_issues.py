@@ -292,3 +292,15 @@ def test_an_issue_states_the_reason_if_the_rerun_showed_one() -> None:
     )
     assert "\\`load\\` at a.py:3 f" in known
     assert len(unknown) < len(known)
+
+
+@pytest.mark.parametrize(
+    ("workload", "kind", "is_named"), [("my.py:run", "local", True), ("my.py:run", "slurm", False)]
+)
+def test_an_issue_names_the_command_that_patches_a_function_of_ones_own(
+    workload: str, kind: str, is_named: bool
+) -> None:
+    each = judged(4)
+    series = replace(each.series, workload=workload, cluster={"kind": kind})
+    alert = Alert("a", "night", Culprit("crunch 1 → 2"), (replace(each, series=series),), "scalescope compare")
+    assert ("scalescope fix -w my.py:run -a workers=4" in alerts.summary(alert)) is is_named

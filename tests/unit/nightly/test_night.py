@@ -108,6 +108,7 @@ def test_nights_with_equal_measurements_raise_no_alarm(night: Nights) -> None:
     assert (night.records[-1].judged, night.told) == ((), [])
 
 
+@pytest.mark.thorough
 def test_an_improvement_is_rerun_and_traced_without_an_alarm(night: Nights) -> None:
     night.slower["crunch", "1"] = 1.5
     night()
@@ -127,6 +128,7 @@ def test_an_improvement_is_rerun_and_traced_without_an_alarm(night: Nights) -> N
     assert night.records[-1].judged == ()
 
 
+@pytest.mark.thorough
 def test_regressions_are_rerun_before_improvements(night: Nights) -> None:
     usual = night.fake.measures
 
@@ -200,6 +202,7 @@ def test_the_culprit_is_found_among_several_packages_and_intermediate_releases(n
     assert "dask 1 → 2" in alert.culprit.changed
 
 
+@pytest.mark.thorough
 def test_a_new_regression_by_the_culprit_of_an_open_alert_raises_an_alarm_again(night: Nights) -> None:
     """The second workload was added later and gets slower by the release that an alert already names."""
     night()
@@ -261,7 +264,9 @@ def test_a_failing_issue_tracker_is_only_a_problem_of_the_night(night: Nights, m
     assert "SCALESCOPE_GITHUB_TOKEN" in problem
 
 
-@pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
+@pytest.mark.parametrize(
+    ("state", "again"), [(AlertState.FALSE, False), pytest.param(AlertState.RESOLVED, True, marks=pytest.mark.thorough)]
+)
 def test_a_regression_is_an_alarm_again_after_a_resolved_but_not_after_a_false_alert(
     night: Nights, state: AlertState, again: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,6 +343,7 @@ def test_a_decision_without_reason_or_with_a_wrong_date_or_name_is_refused(night
         assert store.decisions.of() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zone", ["WEST+12", "EAST-14"])  # at any moment, one of them has another day than UTC
 def test_the_last_day_of_a_decision_ends_by_the_local_clock(
     night: Nights, monkeypatch: pytest.MonkeyPatch, zone: str
@@ -405,7 +411,7 @@ def test_the_summary_of_a_night_on_a_loaded_host_begins_with_the_load(
 # ------------------------------------------------------------------ what is not the software
 
 
-@pytest.mark.parametrize(("factor", "word"), [(2.0, "slower"), (0.5, "faster")])
+@pytest.mark.parametrize(("factor", "word"), [(2.0, "slower"), pytest.param(0.5, "faster", marks=pytest.mark.thorough)])
 def test_a_change_of_the_machine_alone_raises_no_alarm(night: Nights, factor: float, word: str) -> None:
     night()
     night.index["crunch"], night.machine = "2", factor
@@ -416,6 +422,7 @@ def test_a_change_of_the_machine_alone_raises_no_alarm(night: Nights, factor: fl
     assert f"is not {word}:" in judged.reason
 
 
+@pytest.mark.thorough
 def test_a_rerun_with_less_than_half_of_the_smallest_effect_refutes_the_change(night: Nights) -> None:
     night()
     night.index["crunch"], night.machine, night.slower["crunch", "2"] = "2", 1.5, 1.02
@@ -424,6 +431,7 @@ def test_a_rerun_with_less_than_half_of_the_smallest_effect_refutes_the_change(n
     assert (judged.outcome, judged.ratio) == (ChangeOutcome.REFUTED, pytest.approx(1.02))
 
 
+@pytest.mark.thorough
 def test_a_change_that_a_control_shows_too_is_blamed_on_the_machine(night: Nights) -> None:
     workloads = ["futures-map", "control-cpu"]
     night(workloads=workloads)
@@ -436,6 +444,7 @@ def test_a_change_that_a_control_shows_too_is_blamed_on_the_machine(night: Night
         assert all(each.study.followed_by == () for each in night_record.nights(store))
 
 
+@pytest.mark.thorough
 def test_a_change_with_an_equal_environment_is_blamed_on_the_machine(night: Nights) -> None:
     night()
     night.machine = 2.0

@@ -11,14 +11,20 @@ import libcst
 import pytest
 
 from scalescope.diagnosis.causes import by_code
-from scalescope.model.finding import IN_FLIGHT, TIMES, Evidence, Finding, Gain, Place, Severity
-from scalescope.remedies import REWRITES, NotHere, Patched, rewrites
+from scalescope.model.finding import IN_FLIGHT, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
+from scalescope.remedies import REWRITES, rewrites
+from scalescope.remedies.source import Answer, NotHere, Patched, Setting
 
 CLIENT = "client = Client()\n"
-EVIDENCE = (Evidence("threads asked for", 4, ""), Evidence(TIMES, 10, ""), Evidence(IN_FLIGHT, 8, ""))
+EVIDENCE = (
+    Evidence("threads asked for", 4, ""),
+    Evidence(TIMES, 10, ""),
+    Evidence(IN_FLIGHT, 8, ""),
+    Evidence(SENT, 64, ""),
+)
 
 
-def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Patched | NotHere:
+def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Answer:
     """The result of one rewrite of a module."""
     finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
     rewrite = dict(rewrites(code))[name]
@@ -328,6 +334,114 @@ OTHERS = {
         "out = np.memmap(path)\nda.store(x, out, lock=False)",
         {},
     ),
+    "partitions: a name": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "PARTS = 2\n\ndef main():\n    return db.from_sequence(x, npartitions=PARTS)",
+        "PARTS = 8\n\ndef main():\n    return db.from_sequence(x, npartitions=8)".replace(
+            "npartitions=8", "npartitions=PARTS"
+        ),
+        {"npartitions": 8},
+    ),
+    "partitions: a default": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def main(n=2):\n    return db.from_sequence(x, npartitions=n)\n\nmain()",
+        "def main(n=8):\n    return db.from_sequence(x, npartitions=n)\n\nmain()",
+        {"npartitions": 8},
+    ),
+    "chunks: the only call gives them": (
+        "tiny-tasks",
+        "partitions:larger",
+        "def f(n, size):\n    return da.linspace(0, 1, n, chunks=size)\n\nf(900, 50)",
+        "def f(n, size):\n    return da.linspace(0, 1, n, chunks=size)\n\nf(900, 500)",
+        {},
+    ),
+    "threads: the only call gives them": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "def made(n, threads):\n    return LocalCluster(n_workers=n, threads_per_worker=threads)\n\nmade(1, threads=2)",
+        "def made(n, threads):\n    return LocalCluster(n_workers=n, threads_per_worker=threads)\n\nmade(1, threads=8)",
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: threads": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        'runner(DaskTaskRunner(cluster_kwargs={"n_workers": 1, "threads_per_worker": 2}))',
+        'runner(DaskTaskRunner(cluster_kwargs={"n_workers": 1, "threads_per_worker": 8}))',
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: options that were not there": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "runner = DaskTaskRunner()",
+        'runner = DaskTaskRunner(cluster_kwargs={"threads_per_worker": 8})',
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: processes": (
+        "gil-bound",
+        "cluster_threads",
+        'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"processes": False, "n_workers": 1})',
+        'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"n_workers": 4, "threads_per_worker": 1})',
+        {"workers": 4, "threads_per_worker": 1},
+    ),
+    "window: two slices": (
+        "few-tasks-in-flight",
+        "window",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:2]])\nrest = iter(todo[2:])",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:8]])\nrest = iter(todo[8:])",
+        {},
+    ),
+    "window: a name": (
+        "few-tasks-in-flight",
+        "window",
+        "n = 3\nfor f in as_completed([client.submit(g, x) for x in islice(rest, n)]):\n    seq.add(f)",
+        "n = 8\nfor f in as_completed([client.submit(g, x) for x in islice(rest, n)]):\n    seq.add(f)",
+        {},
+    ),
+    "lists of items": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "futures = client.map(f, range(900), pure=False)\nprint(sum(client.gather(futures)))",
+        "import toolz\n"
+        + CLIENT
+        + "futures = client.map(lambda batch: [f(item) for item in batch], list(toolz.partition_all(10, range(900))), "
+        "pure=False)\nprint(sum([result for batch in client.gather(futures) for result in batch]))",
+        {},
+    ),
+    "lists of items, gathered at once": (
+        "tiny-tasks",
+        "item_lists",
+        "import toolz\n" + CLIENT + "found = client.gather(client.map(f, xs))",
+        "import toolz\n" + CLIENT + "found = [result for batch in client.gather(client.map(lambda batch: [f(item) "
+        "for item in batch], list(toolz.partition_all(10, xs)))) for result in batch]",
+        {},
+    ),
+    "batches": (
+        "results-awaited-in-loop",
+        "batches",
+        "for i in range(0, len(xs), 8):\n    done += client.gather(client.map(f, xs[i : i + 8]))",
+        "for i in range(0, len(xs), 64):\n    done += client.gather(client.map(f, xs[i : i + 64]))",
+        {},
+    ),
+    "batches of a helper": (
+        "results-awaited-in-loop",
+        "batches",
+        "def parts(xs, n):\n    for i in range(0, len(xs), n):\n        yield xs[i : i + n]\n\nall(parts(xs, 3))",
+        "def parts(xs, n):\n    for i in range(0, len(xs), n):\n        yield xs[i : i + n]\n\nall(parts(xs, 64))",
+        {},
+    ),
+    "lazy calls ahead of the wait": (
+        "results-awaited-in-loop",
+        "awaited_in_loop",
+        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\nfor x in xs:\n"
+        "    part = load(load(x))\n    part = load(part)\n"
+        "    print(dask.delayed(f)(part).compute())",
+        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\npending = []\nfor x in xs:\n"
+        "    part = load(load(x))\n    part = load(part)\n"
+        "    pending.append(dask.delayed(f)(part))\nfor result in dask.compute(pending)[0]:\n    print(result)",
+        {},
+    ),
     "window": (
         "few-tasks-in-flight",
         "window",
@@ -345,6 +459,12 @@ OTHERS = {
         {},
     ),
 }
+
+
+def test_a_loop_may_stand_in_the_function_that_the_line_calls() -> None:
+    text = "def made(big):\n    return [delayed(f)(big, i) for i in range(3)]\n\ndask.compute(*made(table))\n"
+    lazy = "    big_once = delayed(big)\n    return [delayed(f)(big_once, i) for i in range(3)]\n"
+    assert lazy in patched("large-graph", "delayed_once", text, Place("job.py", 4, "<module>"))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -422,6 +542,18 @@ REFUSED = {
     "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
     "partitions: enough": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=99)", {}),
     "partitions: a variable": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=n)", {}),
+    "partitions: a number of something else, too": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "n = 2\nx = list(range(n))\ndb.from_sequence(x, npartitions=n)",
+        {},
+    ),
+    "partitions: calls that differ": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def f(n):\n    return db.from_sequence(x, npartitions=n)\n\nf(2)\nf(3)",
+        {},
+    ),
     "partitions: by size": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, partition_size=9)", {}),
     "chunks: unknown shape": ("too-few-partitions", "partitions:smaller", "da.from_array(x, chunks=-1)", {}),
     "processes: no main guard": (
@@ -430,10 +562,10 @@ REFUSED = {
         "client = Client(processes=False)",
         {"workers": 4, "threads_per_worker": 1},
     ),
-    "threads: a parameter": (
+    "Prefect: options elsewhere": (
         "undersubscribed-threads",
         "cluster_threads",
-        "def made(threads):\n    return LocalCluster(threads_per_worker=threads)",
+        "DaskTaskRunner(cluster_kwargs=options)",
         {"threads_per_worker": 8},
     ),
     "threads: options elsewhere": (
@@ -451,15 +583,70 @@ REFUSED = {
     ),
     "store: unknown target": ("lock-bound", "unlocked_store", "out = h5py.File(p)\nx.store(out, lock=True)", {}),
     "store: a lock of its own": ("lock-bound", "unlocked_store", "out = np.empty(3)\nx.store(out, lock=mine)", {}),
+    "window: slices of two lists": (
+        "few-tasks-in-flight",
+        "window",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:2]])\nrest = iter(others[2:])",
+        {},
+    ),
     "window: in the loop": (
         "few-tasks-in-flight",
         "window",
         "for f in as_completed(fs):\n    for x in islice(rest, 1):\n        pass",
         {},
     ),
+    "batches: a number of workers, too": (
+        "results-awaited-in-loop",
+        "batches",
+        "n = 4\nclient = Client(n_workers=n)\nfor i in range(0, len(xs), n):\n    client.map(f, xs[i : i + n])",
+        {},
+    ),
+    "batches: not of a list": (
+        "results-awaited-in-loop",
+        "batches",
+        "for i in range(0, 90, 3):\n    client.submit(f, i).result()",
+        {},
+    ),
+    "lists of items: futures that something else uses": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "futures = client.map(f, xs)\nwait(futures)\nclient.gather(futures)",
+        {},
+    ),
+    "lists of items: arguments of the task": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "client.gather(client.map(f, xs, seed=3))",
+        {},
+    ),
+    "lists of items: a bag": ("tiny-tasks", "item_lists", "bag.map(f).compute()", {}),
     "map: several arguments": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, 3) for x in xs]", {}),
     "map: keys of their own": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, key=x) for x in xs]", {}),
 }
+
+
+GIVEN = {
+    "more partitions": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def run(client, n):\n    return db.from_sequence(x, npartitions=n)",
+        8,
+    ),
+    "fewer partitions": (
+        "tiny-tasks",
+        "partitions:larger",
+        "def run(client, n=4000):\n    return db.from_sequence(x, npartitions=n)",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_number_that_the_caller_gives_is_a_setting(name: str) -> None:
+    code, rewrite, text, wanted = GIVEN[name]
+    answer = tried(code, rewrite, text, npartitions=8)
+    assert isinstance(answer, Setting)
+    assert (answer.function, answer.name, answer.change(2)) == ("run", "n", wanted)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -244,3 +244,16 @@ def test_a_trial_without_records_cannot_be_traced(trial: Any) -> None:
         trace.choose([trial(10, 10, 10)], None)
     with pytest.raises(UsageError):
         trace.choose([], None)
+
+
+def test_arrows_lead_from_a_task_to_those_that_need_its_result() -> None:
+    found = tables([task("a", 0, 1), task("b", 2, 3), task("b", 4, 5)], [member("a"), member("b")])
+    found["dependencies"] = from_rows("dependencies", [{"task": 1, "needs": 0}, {"task": 2, "needs": 1}])
+    arrows = [each for each in trace.events(found) if each["ph"] in "sf"]
+    drawn = {(each["pid"], each["ph"]): each for each in arrows if each["id"] == 1}  # the one between workers is first
+    slices = {each["args"]["key"]: each for each in trace.events(found) if each.get("cat") == trace.COMPUTE}
+    made, needed = slices["work-a-0"], slices["work-b-2"]
+    begin, end = drawn[made["pid"], "s"], drawn[needed["pid"], "f"]
+    assert made["ts"] <= begin["ts"] < made["ts"] + made["dur"]
+    assert end["ts"] == needed["ts"]
+    assert len(arrows) == 4

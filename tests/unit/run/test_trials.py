@@ -430,6 +430,7 @@ def test_the_price_table_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest
     assert price_table.load().of(request.sweep.cluster) is None
 
 
+@pytest.mark.thorough
 def test_a_trial_keeps_the_price_of_its_workers(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:

@@ -68,6 +68,10 @@ def spawn(url: str, tmp_path: Any, child_environment: dict[str, str]) -> Iterato
         process.wait()
 
 
+BOTH = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
+
+
+@BOTH
 def test_a_killed_run_keeps_all_committed_trials_and_continues(
     url: str, tmp_path: Any, sweep: Sweep, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -100,6 +104,7 @@ def test_a_killed_run_keeps_all_committed_trials_and_continues(
         assert (run.id, run.state, len(run.trials)) == (*ids, RunState.COMPLETE, count)
 
 
+@BOTH
 def test_two_processes_can_save_trials_at_the_same_time(url: str, spawn: Callable[..., subprocess.Popen[str]]) -> None:
     count = 25
     processes = [spawn(kill=False, count=count, name=name) for name in ("one", "two")]

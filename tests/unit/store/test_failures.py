@@ -79,6 +79,7 @@ class TestDisk:
             saved.append(store.save(run_id, make_trial(1)))
             assert store.run().trials == tuple(saved)
 
+    @pytest.mark.thorough
     def test_a_file_size_limit_raises_store_error(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
         code = """
             import resource, sys

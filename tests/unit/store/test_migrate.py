@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from scalescope.errors import StoreError
-from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.finding import Finding, Patch, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.store import Store, migrate
 from scalescope.store.schema import REVISION, VERSION_TABLE, RunState, StoreBase
@@ -21,7 +21,8 @@ from scalescope.store.schema import REVISION, VERSION_TABLE, RunState, StoreBase
 
 def test_an_older_store_becomes_like_a_new_one(url: str) -> None:
     with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
-        connection.execute(text("ALTER TABLE findings DROP COLUMN place"))
+        for column in ("place", "patch"):
+            connection.execute(text(f"ALTER TABLE findings DROP COLUMN {column}"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
     with Store.open(url) as store, store._engine.connect() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
@@ -30,20 +31,23 @@ def test_an_older_store_becomes_like_a_new_one(url: str) -> None:
         assert context.get_current_revision() == REVISION
 
 
-def test_findings_of_a_store_at_revision_0001_have_no_place(tmp_path: Path, sweep: Sweep) -> None:
+def test_findings_of_a_store_at_revision_0001_have_no_place_and_no_patch(tmp_path: Path, sweep: Sweep) -> None:
     path = tmp_path / "a.db"
     with Store.open(str(path)) as store:
         run = store.begin(sweep, [], workload_version=1, fresh=True)
-        verdict = Verdict("It waits.", (Finding("client-waits", Severity.LOW, "It waits.", "Do not."),))
+        patch = Patch("-a\n+b\n", "2 s -> 1 s", proven=True)
+        verdict = Verdict("It waits.", (Finding("client-waits", Severity.LOW, "It waits.", "Do not.", patch=patch),))
         store.finish(run.id, RunState.COMPLETE, verdict)
+        assert store.run(run.id).verdict == verdict
     with sqlite3.connect(path) as connection:
-        connection.execute("ALTER TABLE findings DROP COLUMN place")
+        for column in ("place", "patch"):
+            connection.execute(f"ALTER TABLE findings DROP COLUMN {column}")
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '0001'")
     connection.close()
     with Store.open(str(path)) as store:
         found = store.run(run.id).verdict
         assert found is not None
-        assert found.findings[0].place is None
+        assert (found.findings[0].place, found.findings[0].patch) == (None, None)
 
 
 def test_a_current_store_is_not_migrated_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

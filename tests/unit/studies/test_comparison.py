@@ -113,11 +113,13 @@ def test_equal_sides_raise_a_false_alarm_in_at_most_one_of_twenty() -> None:
     assert found[ComparisonDecision.SAME] > 200
 
 
+@pytest.mark.thorough
 def test_a_difference_of_5_percent_is_found_in_nine_of_ten_despite_outliers() -> None:
     assert rates(0.05, series=150)[ComparisonDecision.SLOWER] >= 145
     assert rates(0.05, series=150, outliers=0.05)[ComparisonDecision.SLOWER] >= 138
 
 
+@pytest.mark.thorough
 def test_a_difference_as_large_as_the_smallest_effect_is_rarely_called_the_same() -> None:
     assert rates(0.03)[ComparisonDecision.SAME] <= 19
 

@@ -298,7 +298,10 @@ def broken_since(version: str) -> Callable[[PlannedTrial], tuple[int, float]]:
     return measures
 
 
-@pytest.mark.parametrize("culprit", ["1.1", "1.7", "1.15"])
+@pytest.mark.parametrize(
+    "culprit",
+    [pytest.param("1.1", marks=pytest.mark.thorough), "1.7", pytest.param("1.15", marks=pytest.mark.thorough)],
+)
 @pytest.mark.parametrize("metric", ["workers_used", "workers_used < 0.5 * workers"])
 def test_a_release_search_names_the_first_bad_release(
     fake: Any, address: str, named: Any, culprit: str, metric: str

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scalescope.errors import InvalidField
+from scalescope.fixing.parameters import FixParameters
 from scalescope.isolation.parameters import IsolationParameters
 from scalescope.model.parameters import check, declared
 from scalescope.studies import STUDIES, StudyType
@@ -19,7 +20,8 @@ from scalescope.studies.release.judge import ReleaseQuestion
 from scalescope.studies.threshold.question import ThresholdQuestion
 
 CLASSES: dict[str, Any] = {each.command: each.parameters for each in STUDIES.values()} | {
-    "isolate": IsolationParameters
+    "isolate": IsolationParameters,
+    "fix": FixParameters,
 }
 QUESTIONS: dict[str, Any] = {
     "find-threshold": ThresholdQuestion(1, 2),

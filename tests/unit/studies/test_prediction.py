@@ -181,6 +181,7 @@ def part(seconds):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("whole", "each", "at_16"),
     [
@@ -346,7 +347,9 @@ def test_the_interval_of_a_prediction_is_wider_if_draws_differ() -> None:
     assert alike.high_s == size(5.4).high_s
 
 
-@pytest.mark.parametrize(("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), (1, {0})])
+@pytest.mark.parametrize(
+    ("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), pytest.param(1, {0}, marks=pytest.mark.thorough)]
+)
 def test_small_graphs_are_simulated_with_several_draws(
     most: int, draws: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +362,7 @@ def test_small_graphs_are_simulated_with_several_draws(
     assert {trial.point.values.get("draw", 0) for trial in trials} == draws
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("most", "told"), [pytest.param(plan.TOO_MANY_TASKS, 0, marks=pytest.mark.thorough), (1, 1)])
 def test_the_prediction_for_a_large_graph_is_shown_before_its_error_is_measured(
     most: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

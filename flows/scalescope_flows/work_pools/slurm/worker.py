@@ -28,6 +28,7 @@ from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from scalescope.errors import ClusterError
+from scalescope.owner import make_folder
 from scalescope.slurm import job_queue
 from scalescope.slurm.commands import CommandSilent
 from scalescope.slurm.job_output import JobOutput
@@ -104,7 +105,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
 
     async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> str:
         try:
-            configuration.output_folder.mkdir(parents=True, exist_ok=True)
+            make_folder(configuration.output_folder)
         except OSError as error:
             raise ClusterError(
                 f"the folder of the jobs' output cannot be made: {error}",

@@ -42,14 +42,14 @@ Job Id: 7013476.pbs
     queue = v1_gpu72
 """
 LSF = """\
-7013474|PEND|Job requirements for reserving resource (mem) not satisfied: 12 hosts;
-7013475|RUN|-
-7013476|PSUSP|The job was suspended by the user while pending;
+7013474|PEND|normal|default|Job requirements for reserving resource (mem) not satisfied: 12 hosts;
+7013475|RUN|normal|default|-
+7013476|PSUSP|normal|default|The job was suspended by the user while pending;
 """
 HTCONDOR = """\
-7013474.0 1 undefined
-7013475.0 2 undefined
-7013476.0 5 Error from slot1@node7: Failed to execute '/usr/bin/python': No such file or directory
+7013474.0 1 1 1 3600 undefined
+7013475.0 2 1 1 3600 undefined
+7013476.0 5 1 1 undefined Error from slot1@node7: Failed to execute '/usr/bin/python': No such file or directory
 """
 TOLD = {
     "pbs": (PbsSpec(memory_mb=1), job_status.PBS, PBS, "Insufficient amount of resource: ncpus (R: 4 A: 2 T: 8)"),
@@ -157,3 +157,26 @@ def test_terms_of_a_job_that_pbs_changed_are_reported(
     words = made._look(3).words
     assert made._changes.keys() == changed
     assert ("in place of" in words) is bool(changed)
+
+
+def test_what_lsf_and_htcondor_say_that_a_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    lsf = job_status.LSF.read(
+        "7013474|PEND|guests|default|New job is waiting for scheduling: 1 host;\n7013475|RUN|-|-|-\n"
+    )
+    assert [job.terms for job in lsf] == [JobTerms(partition="guests", account="default"), JobTerms()]
+    assert "New job is waiting" in lsf[0].reason
+    htcondor = job_status.HTCONDOR.read(
+        "7013474.0 1 2 512 600 undefined\n7013475.0 2 1 undefined undefined undefined\n"
+    )
+    assert htcondor[0].terms == JobTerms(600, 512, cores=2)
+    assert htcondor[1].terms == JobTerms(cores=1)
+    for spec, told, changed in (
+        (LsfSpec(memory_mb=1, queue="night", account="default"), lsf, {"partition"}),
+        (LsfSpec(memory_mb=1), lsf, set()),
+        (HtcondorSpec(memory_mb=512, walltime="00:10:00", cores=2), htcondor[:1], set()),
+        (HtcondorSpec(memory_mb=1024), htcondor[:1], {"time_s", "memory_mb", "cores"}),
+    ):
+        monkeypatch.setattr(StatusCommand, "ask", lambda status, ids, told=told: told)
+        made = cluster(spec)  # type: ignore[arg-type]
+        made._look(3)
+        assert made._changes.keys() == changed

@@ -136,15 +136,16 @@ def test_each_state_of_an_ended_job_has_a_category() -> None:
 
 
 def test_messages_of_sbatch_are_read_even_after_its_timeout(tmp_path: Path) -> None:
-    for written, category in (
-        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", "queue-full"),
-        ("sbatch: error: Slurm job queue full, sleeping and retrying.", "queue-full"),
-        ("", ""),
+    for written, timeout_s, category in (
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", 60, "queue-full"),
+        ("sbatch: error: Slurm job queue full, sleeping and retrying.", 60, "queue-full"),
+        ("sbatch: error: MaxJobCount limit reached", 1, "queue-full"),
+        ("", 1, ""),
     ):
         program = tmp_path / "sbatch"
         program.write_text(f"#!/bin/sh\necho '{written}' >&2\nexec sleep 20\n")
         program.chmod(0o700)
-        run = commands(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout_s=0.5)
+        run = commands(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout_s=timeout_s)
         with pytest.raises(JobsEnded if category else CommandSilent) as caught:
             submission.submit("#!/bin/sh\n", run=run)
         if category:

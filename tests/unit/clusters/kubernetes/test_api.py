@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.until, self.made, self.replicas, self.objection = 0.0, False, 1, ""
+        self.refusing = 403  # the status of an objection
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -45,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         if "selfsubjectaccessreviews" in self.path:
             self._answer(201, {"status": {"allowed": True}})
         elif "dryRun" in self.path:
-            self._answer(403 if self.server.objection else 201, {"message": self.server.objection})
+            self._answer(self.server.refusing if self.server.objection else 201, {"message": self.server.objection})
         else:
             made, self.server.made = self.server.made, True
             self._answer(409 if made else 201, {"metadata": {"uid": "u"}})
@@ -153,3 +154,21 @@ def test_a_used_up_quota_may_pass_and_a_quota_smaller_than_a_pod_may_not() -> No
     assert may_pass(QUOTA.format("limits.cpu=500m,memory=1Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
     assert not may_pass(QUOTA.format("limits.cpu=500m,memory=3Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
     assert not may_pass("maximum memory usage per Container is 1Gi")
+
+
+def test_a_webhook_that_does_not_answer_is_no_silence_of_the_server(api: Api, server: Server) -> None:
+    server.refusing, server.objection = (
+        500,
+        (
+            'Internal error occurred: failed calling webhook "w": failed to call webhook: Post '
+            '"https://h:9443/?timeout=10s": '
+            "dial tcp 10.0.0.1:9443: connect: connection refused"
+        ),
+    )
+    began = time.monotonic()
+    with pytest.raises(ClusterError) as caught:
+        check(api, KubernetesSpec(), "scalescope-1")
+    assert caught.value.category == "webhook-silent"
+    assert server.objection in caught.value.cause
+    assert not caught.value.ends_run  # it may come back
+    assert time.monotonic() - began < 30

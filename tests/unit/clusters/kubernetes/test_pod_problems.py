@@ -189,6 +189,13 @@ def test_events_explain_why_a_pod_is_gone(reason: str, category: str) -> None:
     assert with_events(gone, events[:1]) == gone
 
 
+def test_an_eviction_that_was_cancelled_took_no_pod_away() -> None:
+    """So the taint manager says when somebody else deletes a pod that it watched."""
+    gone = PodProblem("Deleted", "the pod is being deleted", "p")
+    event = {"reason": "TaintManagerEviction", "message": "Cancelling deletion of Pod team/p"}
+    assert with_events(gone, [event]) == gone
+
+
 def test_the_next_step_names_the_memory_field_of_the_pod_in_question() -> None:
     for name, field in (("s-scheduler-1", "cluster.scheduler_memory_mb"), ("s-1-worker-2", "cluster.memory_mb")):
         assert field in explain(PodProblem("OOMKilled", "exit code 137", name)).next_step

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
-from scalescope.clusters.kubernetes.pod_watch import ENDING_S, OPERATOR_S, OUTAGE_SETTLE_S, RETRY_S, SETTLE_S, PodWatch
+from scalescope.clusters.kubernetes.pod_watch import (
+    ENDING_S,
+    LOG_AFTER_S,
+    OPERATOR_S,
+    OUTAGE_SETTLE_S,
+    RETRY_S,
+    SETTLE_S,
+    PodWatch,
+)
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.errors import ClusterError
+from scalescope.errors import ClusterError, told
 
 BUSY = (
     "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: 2 No preemption victims found."
@@ -96,7 +104,7 @@ def watch(kube: Kube, groups: tuple[str, ...] | None = None, most: float = math.
 def look(kube: Kube, watching: PodWatch, at: float) -> str:
     kube.now = at
     watching.look()
-    return watching.check(2, 1)
+    return watching.check(2, {"10.0.0.1"})
 
 
 def refused(kube: Kube, watching: PodWatch, at: float) -> ClusterError:
@@ -118,7 +126,7 @@ def test_other_pods_and_ending_pods_do_not_count(kube: Kube) -> None:
     ending["metadata"]["deletionTimestamp"] = "now"
     kube.found, watching = [scheduler, pod(), ending], watch(kube)
     assert [each["metadata"]["name"] for each in watching.look()] == ["w"]
-    assert watching.check(1, 1)
+    assert watching.check(1, {"10.0.0.1"})
     kube.now = ENDING_S
     assert not watching.is_ending  # its node does not answer
 
@@ -133,7 +141,7 @@ def test_pods_of_a_deleted_group_are_waited_for_and_raise_no_error(kube: Kube) -
     assert [each["metadata"]["name"] for each in watching.look()] == ["new"]
     assert watching.problems == []
     assert watching.is_ending
-    assert watching.check(1, 1)
+    assert watching.check(1, {"10.0.0.1"})
     caught = refused(kube, watch(kube, groups=("first", "second")), 0)
     assert caught.category == "crashed"
 
@@ -363,6 +371,7 @@ def test_an_unready_node_is_waited_for_and_a_node_with_another_taint_is_not(kube
     with pytest.raises(ClusterError) as caught:
         look(kube, watching, 4.0 + KubernetesSpec().queue_timeout_s)
     assert caught.value.category == ("node-not-ready" if key.startswith("node.") else "no-label")
+    assert ("--show-labels" in caught.value.next_step) == (not key.startswith("node."))
 
 
 def test_no_pod_counts_as_lost_just_after_an_outage_of_the_api_server(kube: Kube) -> None:
@@ -406,7 +415,51 @@ def test_the_log_of_a_worker_that_does_not_register_gives_the_cause(kube: Kube, 
     with pytest.raises(ClusterError) as caught:
         look(kube, watching, KubernetesSpec().start_timeout_s + 1)
     assert caught.value.category == category
-    assert line in caught.value.cause.partition("\n")[0]
+    assert told(str(caught.value))["cause"].endswith(line)
+
+
+def test_it_is_told_while_it_waits_and_by_the_container_before(kube: Kube) -> None:
+    line = "distributed/utils.py:200: RuntimeWarning: Couldn't detect: [Errno -3] Temporary failure in name resolution"
+    restarted = {"containerStatuses": [{"restartCount": 1, "ready": True, "state": {"running": {}}}]}
+    kube.found = [pod("arrived", podIP="10.0.0.1"), pod("late", podIP="10.0.0.2", **restarted)]
+    kube.logs = {False: "all is well", True: line}
+    watching = watch(kube)
+    assert "Errno" not in look(kube, watching, LOG_AFTER_S - 1)
+    assert look(kube, watching, LOG_AFTER_S + 1).endswith(
+        "late says: Couldn't detect: [Errno -3] Temporary failure in name resolution"
+    )
+    kube.logs[True] = ""
+    caught = refused(kube, watching, KubernetesSpec().start_timeout_s + 1)
+    assert caught.category == "no-connection"
+    assert "all is well" in caught.cause
+
+
+def test_a_taint_that_says_that_the_node_is_lost_is_told_as_that(kube: Kube) -> None:
+    kube.rights = {"nodes"}
+    taken = pod("a", conditions=[{"type": "DisruptionTarget", "reason": "DeletionByTaintManager", "message": "taint"}])
+    taken["metadata"]["deletionTimestamp"] = "now"
+    kube.found, watching = [taken], watch(kube)
+    watching.look()
+    (ended,) = watching.ended({"a": 0})
+    assert watching.error(ended).category == "node-tainted"
+    kube.node_ready = "Unknown"
+    assert watching.error(ended).category == "node-lost"
+
+
+def test_what_kubernetes_changed_of_a_pod_is_told_where_it_may_be_the_cause(kube: Kube) -> None:
+    def given(memory: str) -> dict[str, Any]:
+        limits = {"resources": {"limits": {"memory": memory}}}
+        return {"metadata": {}, "spec": {"containers": [{"name": "worker", "image": "i", **limits}]}}
+
+    killed = [{"restartCount": 1, "state": {"waiting": {"reason": "OOMKilled"}}}]
+    kube.found = [pod("a", "False", containerStatuses=killed) | {"spec": given("1Gi")["spec"]}]
+    for asked, is_told in (("1Gi", False), ("2Gi", True)):
+        made = given(asked)
+        watching = PodWatch(kube, "l", "worker", KubernetesSpec(), asked=lambda pod, made=made: made)  # type: ignore[arg-type,misc]
+        watching.look()
+        error = watching.error(watching.problems[0])
+        assert error.category == "out-of-memory"
+        assert ("1Gi memory in place of 2Gi" in error.cause, "limitrange" in error.next_step) == (is_told, is_told)
 
 
 @pytest.mark.parametrize("log", ["", "distributed.worker - INFO - Waiting to connect to: tls://x", "all is well"])

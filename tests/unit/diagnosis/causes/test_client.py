@@ -102,6 +102,17 @@ def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(clus
     golden(finding)
 
 
+@pytest.mark.parametrize(
+    ("call", "promised"), [("future.result", True), ("client.run", False), ("client.wait_for_workers", False)]
+)
+def test_a_call_that_is_no_task_takes_as_long_elsewhere(cluster, task, graph, find, call, promised):
+    observed = watched(rounds(cluster, task, graph, 1), (5.0, ("my_job.py:9 main", call, 1)))
+    metrics = replace(observed.trial.metrics, elapsed_s=observed.attempts.elapsed)
+    finding = find(Observation.of(replace(observed.trial, metrics=metrics), observed.tables))["client-waits"]
+    assert finding.remedy
+    assert (finding.gain is not None) == promised
+
+
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("pause", [0.2, 4.0])
 def test_waits_for_another_cluster_are_healthy(cluster, task, graph, find, count, pause):

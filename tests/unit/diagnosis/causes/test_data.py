@@ -129,6 +129,19 @@ def test_data_that_all_calls_share_counts_once_for_each_task(cluster, task, grap
     assert places == [Place("my_job.py", 14, "run", "table")] * heavy
 
 
+@pytest.mark.parametrize(("again", "predicted_s"), [(False, 4.0), (True, 1.0)])
+def test_no_gain_is_promised_below_what_sending_the_data_once_needs(cluster, task, graph, again, predicted_s):
+    run = cluster(4, gap_s=1.0).run([task(0.1, "unpack")] * 40, [graph(nbytes=100_000_000)] * 4)
+    parts = [
+        LargePart(100_000_000, "unpack", "argument `table`", "dict", 100_000_000, 1, "", again and i > 0)
+        for i in range(4)
+    ]
+    facts = {"large": [part.to_mapping() for part in parts]}
+    metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
+    run = observed(replace(run.trial, facts=facts, metrics=metrics), run.tables)
+    assert found(run)["serialisation-bound"].gain.predicted_s == pytest.approx(predicted_s, rel=0.15)
+
+
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
 def test_slow_starts_of_first_tasks_are_found_unless_later_ones_are_slow_too(
     cluster, task, first_s, later_s, named, golden

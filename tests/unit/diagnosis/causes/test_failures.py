@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.findings import findings_of, only, watched
+from support.findings import findings_of, observed, only, watched
 
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
@@ -208,6 +208,23 @@ def test_a_worker_killing_task_is_reported_with_how_the_processes_ended(golden, 
         if over_memory:
             story.events.append((1.0, "worker-restart-memory", {"worker": worker, "pid": 1, "rss": 10**9}))
     golden(find(story.observation())["worker-killing-task"])
+
+
+@pytest.mark.parametrize(("mebibytes", "said"), [(40, True), (2, False)])
+def test_inputs_that_fill_the_worker_of_a_task_are_told_with_the_memory_that_they_need(golden_once, mebibytes, said):
+    story = worker_killing(4, 11, code=-15)
+    story.events += [(1.0, "worker-restart-memory", {"worker": each, "pid": 1, "rss": 1}) for each in story.dead()]
+    seen = story.observation()
+    tasks, workers = dict(seen.tables["tasks"]), dict(seen.tables["workers"])
+    bad, finished = tasks["key"].index(story.bad), [row for row, each in enumerate(tasks["status"]) if not each][:10]
+    tasks["nbytes"] = [mebibytes * 2**20] * len(tasks["key"])
+    workers["memory_limit"] = [600 * 2**20] * len(workers["worker"])
+    needs = from_rows("dependencies", [{"task": bad, "needs": row} for row in finished])
+    tables = {**seen.tables, "tasks": tasks, "workers": workers, "dependencies": needs}
+    finding = find(observed(seen.trial, tables))["worker-killing-task"]
+    assert ("memory_limit='1200MiB'" in finding.remedy) == said
+    if said:
+        golden_once(finding)
 
 
 def test_a_task_whose_inputs_exceed_a_workers_memory_is_found_as_worker_killing(golden):

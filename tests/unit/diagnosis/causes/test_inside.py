@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -23,9 +24,9 @@ IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch
 PICKLE = "job.py:7 load;pickle.load()"
 
 
-def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20):
+def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
     """A trial whose tasks did this, by stack and share of the samples."""
-    run = cluster(workers).run([task(1.0, "load") for _ in range(workers * each)])
+    run = cluster(workers).run([task(first_s, "load"), *(task(1.0, "load") for _ in range(workers * each - 1))])
     spent = workers * each
     told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
     facts = {"host": {"hostname": "h"}, "cluster": {"clock": "real"}}
@@ -74,6 +75,20 @@ def test_a_lock_is_named_by_its_call(cluster, task, call, golden):
     run = ran(cluster, task, {f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
     finding = golden(only(found(run), "lock-bound"))  # more threads do not help
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
+
+
+def test_without_the_lock_tasks_take_as_long_as_the_one_that_nobody_was_before(cluster, task):
+    run = ran(cluster, task, {LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
+    gain = found(run)["lock-bound"].gain
+    assert gain.predicted_s == pytest.approx(gain.now_s * 0.25, rel=0.1)
+
+
+def test_no_gain_is_promised_where_a_database_serves_one_writer(cluster, task):
+    assert found(staggered(cluster, task, "job.py:7 load;database.execute()", apart=1.0))["lock-bound"].gain is None
+    threads = ran(cluster, task, {"job.py:7 load;database.execute()": 1.0}, first_s=0.95)
+    finding = only(found(threads), "undersubscribed-threads")
+    assert finding.remedy
+    assert finding.gain is None
 
 
 def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores(cluster, task):
@@ -125,6 +140,27 @@ def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(cluster, 
 )
 def test_overhead_inside_tasks_is_named_with_its_remedy(cluster, task, stacks, golden):
     golden(only(found(ran(cluster, task, stacks)), "task-overhead"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({}, True, id="each task"),
+        pytest.param({"tasks": 4}, False, id="the first tasks of each thread"),
+        pytest.param({"tasks": 8}, False, id="a part of the tasks"),
+        pytest.param({"reading": 100}, False, id="it computes"),
+        pytest.param({"samples": 50, "reading": 50}, False, id="it costs little"),
+    ],
+)
+def test_a_call_that_each_task_makes_anew(cluster, task, changes, named, golden_once):
+    told = {"prefix": "load", "call": "open_model", "arguments": "'m.json', None", "where": "job.py:9 load"}
+    told |= {"samples": 700, "reading": 600, "tasks": 36, "processes": 2, "seen": 40, **changes}
+    run = ran(cluster, task, {COMPUTE: 1.0}, cpu=0.98)
+    event = {"time": 0.0, "topic": "same-call", "message": json.dumps(told)}
+    findings = found(observed(run.trial, {**run.tables, "events": from_rows("events", [event])}))
+    assert ("task-overhead" in findings) == named
+    if named:
+        assert golden_once(findings["task-overhead"]).lost_s == pytest.approx(0.7 * 40 * (1 - 2 / 36), rel=0.01)
 
 
 # ------------------------------------------------------------------ the outside

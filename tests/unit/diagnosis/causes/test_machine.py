@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from support.findings import findings_of, observed, only
+from support.inside import inside
 
 from scalescope.diagnosis.evidence import host_cpu
 from scalescope.model.finding import PERHAPS, Severity
@@ -71,6 +72,15 @@ def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
 # ------------------------------------------------------------------ what is computed
 
 
+def clocks(observation, *, computing, for_core, stack="job.py:9 parse"):
+    """The same trial, whose threads told these shares of their time, and waited for the rest."""
+    busy = observation.seconds("busy")
+    told = inside({"parse": (computing * busy, (1 - computing) * busy)}, {stack: 1000})
+    workers = dict(observation.tables["workers"])
+    workers["core_wait_s"] = [for_core * busy / len(workers["worker"])] * len(workers["worker"])
+    return observed(observation.trial, {**observation.tables, **told, "workers": workers})
+
+
 def test_running_tasks_are_averaged_between_two_samples(cluster, task):
     run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
@@ -88,6 +98,22 @@ def test_cpu_samples_follow_the_clock_of_each_worker(cluster, task):
 
 
 # ------------------------------------------------------------------ interpreter lock
+
+
+@pytest.mark.parametrize(
+    ("computing", "for_core", "stack", "is_locked"),
+    [
+        pytest.param(0.1, 0.15, "job.py:9 parse", True, id="they take turns, on less than a core"),
+        pytest.param(0.25, 0.01, "job.py:9 parse", True, id="they take turns"),
+        pytest.param(0.25, 0.0, "job.py:9 parse", False, id="whether they wanted a core is not known"),
+        pytest.param(0.3, 0.65, "job.py:9 parse", False, id="they want a core each"),
+        pytest.param(0.25, 0.0, "job.py:9 parse;time.sleep()", False, id="they sleep"),
+        pytest.param(0.02, 0.03, "job.py:9 parse", False, id="they wait in a call that is not known"),
+    ],
+)
+def test_threads_take_turns_on_a_host_that_others_fill(cluster, task, computing, for_core, stack, is_locked):
+    run = on(full(cluster, task, 1, 4, gap_s=KEPT_S), load(2, ours=0.2, others=0.78))
+    assert ("gil-bound" in found(clocks(run, computing=computing, for_core=for_core, stack=stack))) == is_locked
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,134 @@
+"""What is fixed: a script, a module, or a workload at one point; and how a copy of it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from scalescope.errors import InvalidField, UsageError
+from scalescope.fixing.parameters import FixParameters
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Finding
+from scalescope.model.sweep import Sweep
+from scalescope.own_code.script import Program
+
+POINT = "scalescope.fixing.point"  # the module that runs a workload as a script would
+OVERSUBSCRIBED = "oversubscribed-threads"
+POOLS: dict[str, Scalar] = {"OMP_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MKL_NUM_THREADS": 1}
+NEXT_STEP = "scalescope fix SCRIPT.py [ARGUMENT]..., fix -m MODULE, or fix -w FILE.py:FUNCTION -a workers=4"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program, the file whose code is patched, and the folders in which it runs; all paths are absolute."""
+
+    program: Program
+    file: Path
+    root: Path  # folder that is copied
+    folder: Path  # in which it runs: the root, or a folder in it
+    workload: str = ""  # reference of a workload; empty for a program
+    # What a patch may set: values of the workload's point, or variables of a program's environment, at first none
+    values: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program) -> Subject:
+        """A script or a module; `UsageError` for what cannot be copied with its folder."""
+        folder = Path(program.folder or ".").resolve()
+        file = _module(program.script, folder) if program.is_module else (folder / program.script).resolve()
+        if file.suffix != ".py" or not file.is_file():
+            raise UsageError("fix patches a script", where=program.script, next_step=NEXT_STEP)
+        if program.is_module:
+            return cls(program, file, folder, folder)
+        whole = file.is_relative_to(folder) and folder != Path.home() and folder.parent != folder
+        root = folder if whole else file.parent
+        return cls(program, file, root, folder if folder.is_relative_to(root) else root)
+
+    @classmethod
+    def asked(cls, asked: FixParameters) -> Subject:
+        """What parameters name, in this Python."""
+        if bool(asked.script) == bool(asked.workload):
+            raise InvalidField("script", asked.script, "either a script or a workload", next_step=NEXT_STEP)
+        if asked.workload:
+            return cls.of_workload(asked.workload, asked.values, sys.executable, asked.folder)
+        return cls.of(Program(asked.script, asked.arguments, asked.module, folder=asked.folder or None))
+
+    @classmethod
+    def of_workload(
+        cls, reference: str, values: Mapping[str, Scalar], python: str = sys.executable, folder: str = ""
+    ) -> Subject:
+        """A function of the user's own, as a sweep runs it at one point on workers of this machine.
+
+        Raises `InvalidField` for values that the function does not take.
+        """
+        from scalescope import workloads
+
+        place, _, name = reference.rpartition(":")
+        if not place:
+            step = f"scalescope sweep -w {reference} --verify measures the settings of a built-in workload"
+            raise UsageError("fix patches functions of your own", where=reference, next_step=step)
+        here = Path(folder).resolve()
+        file = (here / place).resolve() if place.endswith(".py") else _module(place, here)
+        if not file.is_relative_to(here):
+            raise UsageError("its file is not in this folder", where=str(file), next_step=f"cd {file.parent}")
+        workload = workloads.load(reference if here == Path.cwd() else f"{file}:{name}")
+        point = Sweep.from_mapping({"workload": reference, "points": [values]}).expand(workload)[0]
+        program = Program(POINT, (), True, python)
+        return cls(program, file, here, here, reference, point.values)
+
+    def settings(self, finding: Finding, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+        """Values other than these that a finding advises: of axes for a workload, of variables for a program."""
+        if self.workload:
+            advised = finding.gain.change if finding.gain else {}
+            return {name: value for name, value in advised.items() if name in values and values[name] != value}
+        return {} if finding.code != OVERSUBSCRIBED or POOLS.items() <= values.items() else POOLS
+
+    @property
+    def name(self) -> str:
+        return self.workload or self.program.name
+
+    def at(self, copy: Path, values: Mapping[str, Scalar], environ: Mapping[str, str]) -> Program:
+        """The program in a copy of its root, with these values."""
+        program, folder = self.program, copy / self.folder.relative_to(self.root)
+        if self.workload:
+            program = replace(program, arguments=[self.workload, json.dumps(dict(values))])
+        else:
+            environ = {**environ, **{name: str(value) for name, value in values.items()}}
+        if not program.is_module:
+            script = copy / self.file.relative_to(self.root)
+            named = script.relative_to(folder) if script.is_relative_to(folder) else script
+            program = replace(program, script=str(named))
+        return replace(program, folder=str(folder), environ=environ)
+
+    @property
+    def words(self) -> list[str]:
+        """How the command line names it."""
+        if self.workload:
+            axes = [word for name, value in self.values.items() for word in ("-a", f"{name}={value}")]
+            return ["-w", self.workload, *axes]
+        return [*(["-m"] if self.program.is_module else []), self.program.script, *self.program.arguments]
+
+    def written(self, values: Mapping[str, Scalar]) -> list[str]:
+        """Values as a person types them: options of a sweep, or variables before the command."""
+        return [f"{'-a ' if self.workload else ''}{name}={value}" for name, value in values.items()]
+
+    def difference(self, before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> str:
+        """Changed values, as a diff shows them."""
+        changed = {name: value for name, value in after.items() if before.get(name) != value}
+        old = self.written({name: before[name] for name in changed if name in before})
+        return "".join(
+            f"{sign} {each}\n" for sign, lines in (("-", old), ("+", self.written(changed))) for each in lines
+        )
+
+
+def _module(name: str, folder: Path) -> Path:
+    """The file of a module of this folder, or that of `__main__` of a package."""
+    place = folder.joinpath(*name.split("."))
+    found = [each for each in (place.with_suffix(".py"), place / "__main__.py") if each.is_file()]
+    if not found:
+        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "there is none of this name"
+        raise UsageError(f"{name} is no module of this folder", where=str(folder), cause=known, next_step=NEXT_STEP)
+    return found[0]

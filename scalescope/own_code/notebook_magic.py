@@ -1,0 +1,46 @@
+"""`%%scalescope` on a cell of a notebook: it is recorded, and its verdict and picture stand below it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from IPython.core.error import UsageError as MagicError
+from IPython.display import display
+
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.partition_calls import noted
+from scalescope.errors import ScalescopeError
+from scalescope.own_code.diagnose import checked, current_client, observed, say
+
+FILE = "/notebook/cell.py"  # name of the code of a recorded cell, in lines that people read
+
+
+def register(shell: Any) -> None:
+    """Add the magic to an IPython shell."""
+
+    def scalescope(line: str, cell: str) -> None:
+        try:
+            _cell(shell, line.strip(), cell)
+        except ScalescopeError as error:  # without a traceback through our code
+            raise MagicError(f"{error.line}{f' Next: {error.next_step}' if error.next_step else ''}") from None
+
+    shell.register_magic_function(scalescope, "cell", "scalescope")
+
+
+def _cell(shell: Any, variable: str, cell: str) -> None:
+    """Run a cell and show what held it back. `variable`: the client's; empty: Dask's current client."""
+    client = shell.user_ns.get(variable) if variable else current_client()
+    watch = ClientWatch(SimpleNamespace(__code__=compile("", FILE, "exec")), address=checked(client))  # type: ignore[arg-type]
+    compiler, found = shell.compile, None
+    usual = compiler.get_code_name
+    compiler.get_code_name = lambda *_: FILE  # so that lines of the cell have a name that people know
+    try:
+        with noted(()) as notes, observed(client, "the cell", "block", watch=watch, notes=notes, says=say) as found:
+            done = shell.run_cell(f"#\n{cell}")  # its lines are counted from the magic's on
+    finally:
+        compiler.get_code_name = usual
+    if done.success:
+        places = dict.fromkeys(f"{each.place.file}:{each.place.line}" for each in found.findings[:1] if each.place)
+        print("\n".join([found.judgement.text, *(f"Look at {each}." for each in places)]))
+        display(found)

@@ -1,0 +1,13 @@
+"""Findings have the patch that was tried for them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.add_column("findings", sa.Column("patch", sa.JSON(), nullable=True))
