@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
-# Options of ours that scripts may have, too
+# Options of Scalescope that scripts may also have
 OWN_OPTIONS = (
     "--report",
     "--environment",

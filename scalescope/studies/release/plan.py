@@ -161,7 +161,7 @@ def _of_locks(asked: ReleaseParameters) -> Candidates:
     ]
     steps = mixtures(*sides)
     if len(steps) < 2:
-        raise InvalidField("after", asked.after, "a lock file that differs from the one before")
+        raise InvalidField("after", asked.after, "a lock file with other packages than `before`")
     labels = ["all of before", *(str(each) for each in changed_packages(steps[0], steps[-1]))]
     texts = [" ".join(requirement(name, version) for name, version in pins.items()) for pins in steps]
     steps_by_label = zip(labels, texts, strict=True)
