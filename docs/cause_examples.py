@@ -1,7 +1,7 @@
-"""Code that has a cause, and the same code without it, for the page of causes.
+"""Examples for the page of causes: code that has a cause, and the same code mended.
 
-tests/causes/test_examples.py runs both: the first has the cause named after it, the second has not. They run on 16
-simulated workers, or on as many as `on` says. Those marked by `real` run in processes of this machine.
+tests/causes/test_examples.py runs both: only the first has the cause of its name. Examples run on 16 simulated workers,
+or on the number given by `on`. Examples marked by `real` run in processes of this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distributed import Lock, as_completed, get_client, get_worker, wait
 
 
 def on(*workers):
-    """How many workers an example runs on, where one size does not show its cause."""
+    """Numbers of workers that an example runs on, if 16 workers do not show its cause."""
 
     def marked(function):
         function.workers = workers
@@ -27,7 +27,7 @@ def on(*workers):
 
 
 def real(workers, threads=1, **cluster):
-    """Processes in which an example runs; `cluster` has fields of a local cluster."""
+    """Run an example on a local cluster of worker processes; `cluster` has fields of the cluster."""
 
     def marked(function):
         function.workers, function.threads, function.cluster = (workers,), threads, {"kind": "local", **cluster}
@@ -51,7 +51,7 @@ def large(*inputs, mb=400):
 
 
 class Table:
-    """Says that it has so many MB."""
+    """A value that claims a size of `mb` MB."""
 
     def __init__(self, mb):
         self.mb = mb
@@ -335,7 +335,7 @@ def work_inflation(client):
 @on(4, 16, 64)
 def work_inflation_mended(client):
     def query(item):
-        time.sleep(0.5)  # it has as many connections as there are threads
+        time.sleep(0.5)  # the database now has a connection per thread
 
     client.gather(client.map(query, range(256)))
 

@@ -1,4 +1,4 @@
-"""The pages of docs/reference, which follow from declarations in the code. `python docs/generate.py` writes them."""
+"""Generates the pages of docs/reference from declarations in the code: `python docs/generate.py` writes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 # ------------------------------------------------------------------ causes
 
 
-# Causes whose example stands on another page, by the beginning of their code
+# Pages with the examples of causes that have none here, by the start of the cause's code
 ELSEWHERE = {
     "gpu-": "[GPUs](../../gpu.md)",
     "prefect-": "[a Prefect flow on Dask](../../prefect-on-dask.md)",
@@ -91,7 +91,7 @@ def cause_page(cause: Cause[Any]) -> str:
 
 
 def _code(heading: str, name: str) -> str:
-    """A section with an example of cause_examples.py; empty where there is none."""
+    """A section with an example of cause_examples.py; empty if there is none."""
     if not (body := _body(name)):
         return ""
     function = _examples()[name]
@@ -108,14 +108,14 @@ def _examples() -> dict[str, Any]:
 
 
 def _body(name: str) -> str:
-    """The lines of a function of cause_examples.py; empty where there is none."""
+    """The lines of a function of cause_examples.py; empty if there is none."""
     found = re.search(rf"^def {name}\(client.*\):\n((?:\n|    .*\n)+)", EXAMPLES.read_text(encoding="utf-8"), re.M)
     return textwrap.dedent(found[1]).strip("\n") + "\n" if found else ""
 
 
 @cache
 def _cases() -> Sequence[tuple[Sequence[str], float, str, str]]:
-    """Labels, times faster, case and remedy of the workloads that others wrote, as evidence/outside.md has them."""
+    """Labels, speed-up, case and remedy of each workload in evidence/outside.md."""
     rows = (
         line.strip("| ").split(" | ") for line in OUTSIDE.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
     )
@@ -247,7 +247,7 @@ def _type(parameter: WorkloadParameter) -> str:
 def commands() -> str:
     group = typer.main.get_command(app())
     for command in group.commands.values():  # type: ignore[attr-defined]
-        command.short_help = (command.help or "").partition("\n\n")[0]  # else it is cut after 45 letters
+        command.short_help = (command.help or "").partition("\n\n")[0]  # otherwise it is cut after 45 letters
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
     statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
     text = text.replace("# `scalescope`\n", "# Commands\n\nFor those who look up an option of `scalescope`.\n", 1)
@@ -258,20 +258,20 @@ def commands() -> str:
 
 
 class VerdictOfRun(BaseModel, extra="forbid"):
-    """What was found."""
+    """The verdict of a run."""
 
-    line: str = Field(description="What holds the work back.")
-    doubt: str = Field(description="How sure the line is where something limits trust in it; else empty.")
-    trust: list[str] = Field(description="What limits trust in the numbers, in sentences.")
+    line: str = Field(description="The verdict: what limits the work.")
+    doubt: str = Field(description="Confidence in the line if something limits trust in it; otherwise empty.")
+    trust: list[str] = Field(description="Limits of trust in the numbers, in sentences.")
     severity: Severity
     findings: list[Finding] = Field(description="Worst first.")
 
 
 class Run(BaseModel, extra="forbid"):
-    """What `scalescope show --json` prints of a run. Seconds, bytes, and shares from 0 to 1."""
+    """The JSON of a run, as `scalescope show --json` prints it. Units: seconds, bytes, shares from 0 to 1."""
 
     version: int = Field(alias="schema", description="Grows when a key is removed or changes its meaning.")
-    sweep: dict[str, Any] = Field(description="Its id, and all that was asked for.")
+    sweep: dict[str, Any] = Field(description="Id and parameters of the sweep.")
     verdict: VerdictOfRun
     points: list[dict[str, Any]] = Field(description="Settings of each point, and its metrics by name (metrics.html).")
     knees: list[dict[str, Any]] = Field(description="Where each series of sizes stops scaling.")

@@ -1,4 +1,4 @@
-"""Writes the matrix in `docs/faults.md` from what was seen: `python -m evidence faults` calls it."""
+"""Writes the matrix in `docs/faults.md` from test results; `python -m evidence faults` calls it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEGIN, END = "<!-- matrix: begin, written by docs/generate_faults.py -->", "<!--
 HEAD = "| hit | fault | stages | the trial | what you see | left after one reap | finished trials lost | finished by |"
 RULE = "| --- " * 8 + "|"
 
-# The order of the rows
+# Order of the rows, by the process that is hit
 HIT = (
     *("flow", "driver", "scheduler", "host of workers", "worker", "nanny", "worker of a Prefect pool"),
     *("Prefect server", "PostgreSQL of Prefect", "TMPDIR", "records", "store", "database"),
@@ -26,7 +26,7 @@ STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushin
 
 
 def page(text: str, cells: list[dict[str, Any]]) -> str:
-    """The page with these cells; rows of what was not hit this time stay."""
+    """The page with these cells; rows of faults that were not tested this time stay."""
     before, _, rest = text.partition(BEGIN)
     old, _, after = rest.partition(END)
     hit = {(cell["process"], cell["fault"]) for cell in cells}
@@ -48,7 +48,7 @@ def page(text: str, cells: list[dict[str, Any]]) -> str:
 
 
 def _place(process: str, fault: str, stage: str) -> tuple[int, int, float, int]:
-    """Where a row stands among others: shorter standstills come first."""
+    """Sort key of a row; shorter standstills come first."""
     seconds = re.search(r"(\d+) s$", fault)
     kind = FAULTS.index(fault) if fault in FAULTS else len(FAULTS)
     return HIT.index(process), kind, int(seconds[1]) if seconds else 0, STAGES.index(stage)

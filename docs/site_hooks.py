@@ -1,4 +1,4 @@
-"""What the site needs besides MkDocs: pages from declarations, files outside docs/ that pages link to, llms.txt."""
+"""Adds to the MkDocs site: pages generated from declarations, linked files outside docs/, and llms.txt."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from scalescope.run.sweep import run_sweep
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
-SAMPLES = re.compile(r"`site/(sample/[^`]+)`")  # written with the site only, so links to them stand on it alone
-# In the order of what the search finds: pages to begin with come first, tables of cases and reasons last
+SAMPLES = re.compile(r"`site/(sample/[^`]+)`")  # samples exist only on the site, so only the site links to them
+# Weights in the site's search: pages to begin with come first, tables of cases and reasons last
 BOOST = {
     "index.md": 30,
     "prefect-on-dask.md": 3,
@@ -97,7 +97,7 @@ def outside(page: Path) -> Iterator[Path]:
 
 
 def place(target: Path) -> str:
-    """Where a file is among the sources of the site; text files end in .txt, so that browsers show them."""
+    """Path of a file among the sources of the site; text files get the suffix .txt, so that browsers show them."""
     if target.is_relative_to(DOCS):
         return target.relative_to(DOCS).as_posix()
     return COPIES + target.relative_to(ROOT).as_posix() + ("" if target.suffix == ".md" else ".txt")

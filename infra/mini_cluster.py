@@ -1,4 +1,4 @@
-"""What the small clusters share: above all a keeper, which starts their parts and ends them when its owner dies.
+"""Parts that the small clusters share, above all a keeper process: it starts their parts, and ends them with its owner.
 
 The owner's side is `MiniCluster` with its `Keeper`; the keeper's own process calls `obey`.
 """
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
-# For versions 1 and 2 of control groups; without it, all parts of a busy host together get the share of one process.
+# Shares for versions 1 and 2 of control groups; by default, all parts together get the share of one process.
 SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
 
 
@@ -37,14 +37,14 @@ def sh(*command: object) -> str:
 
 
 def come_first(group: Path) -> None:
-    """Give the processes of a control group many times the share of others."""
+    """Give the processes of a control group a much larger share of CPU than others."""
     for name, most in SHARES.items():
         if (group / name).exists():
             (group / name).write_text(most)
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process, a child that is about to become a program, when its parent ends."""
+    """Make the kernel kill this process when its parent ends; call in a child before it becomes a program."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
@@ -63,7 +63,7 @@ def alive(pid: int) -> bool:
 
 
 def poll(done: Callable[[], bool], limit_s: float) -> bool:
-    """Wait until `done`, for `limit_s` at most; returns whether it is."""
+    """Wait until `done()`, at most `limit_s` seconds; return whether it is."""
     deadline = time.monotonic() + limit_s
     while not (found := done()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -78,16 +78,16 @@ def spawn(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen
 
 
 def obey(act: Callable[[str], object], deaf: Sequence[int] = (signal.SIGTERM, signal.SIGHUP)) -> None:
-    """In a keeper: answer each line of standard input with what `act` returns, until the owner closes it or dies."""
+    """In a keeper: answer each line of standard input with the result of `act`, until the owner closes it or dies."""
     for number in deaf:
-        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
+        signal.signal(number, signal.SIG_IGN)  # only the pipe says when to end
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
             print(act(line.strip()), flush=True)
 
 
 class Keeper:
-    """A process that answers each line on its standard input with a line, and ends everything when that closes."""
+    """A process that answers each line of standard input with a line, and ends everything when the input closes."""
 
     def __init__(self, script: str, *arguments: object, **variables: str) -> None:
         self.process = subprocess.Popen(
@@ -96,7 +96,7 @@ class Keeper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the owner alone
+            start_new_session=True,  # Ctrl-C must reach only the owner
         )
 
     def answer(self) -> str:
@@ -113,31 +113,31 @@ class Keeper:
         return self.answer()
 
     def close(self) -> None:
-        """Have the keeper end everything; returns when nothing is left."""
+        """Make the keeper end everything; return when nothing is left."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):  # it died before it read all
+                with contextlib.suppress(BrokenPipeError):  # the keeper died before it read all
                     pipe.close()
         self.process.wait()
 
 
 class MiniCluster(ABC):
-    """A cluster of this process, and a context manager: it ends with the block, or when this process dies."""
+    """A cluster that belongs to this process, and a context manager: it ends with the block, or with this process."""
 
-    folder: Path  # for its logs, and until the end its data
-    environment: dict[str, str]  # variables by which commands find it
+    folder: Path  # folder of its logs, and of its data until it ends
+    environment: dict[str, str]  # variables by which commands find the cluster
     search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin"])
-    keeper: Keeper | None = None  # while it runs
+    keeper: Keeper | None = None  # None unless the cluster runs
 
     @abstractmethod
     def unmet(self) -> str:
-        """Why it cannot be started here; empty if it can."""
+        """Why the cluster cannot be started here; empty if it can."""
 
     @abstractmethod
     def _start(self) -> None: ...
 
     def start(self) -> Self:
-        """Start all parts, and wait until it takes work."""
+        """Start all parts, and wait until the cluster takes work."""
         if reason := self.unmet():
             raise MiniClusterError(reason)
         try:
@@ -148,7 +148,7 @@ class MiniCluster(ABC):
         return self
 
     def run(self, *command: str, check: bool = True, stdin: str = "", limit_s: float = 60, **variables: str) -> str:
-        """Standard output of a command against this cluster."""
+        """Run a command with this cluster's environment; return its standard output."""
         done = subprocess.run(
             self._prepared(command),
             env={**os.environ, "PATH": self.search_path, **self.environment, **variables},
@@ -166,13 +166,13 @@ class MiniCluster(ABC):
         return command
 
     def close(self) -> None:
-        """End all of it, with all processes of jobs and pods; logs stay."""
+        """End the cluster with all processes of jobs and pods; logs stay."""
         keeper, self.keeper = self.keeper, None
         if keeper is not None:
             keeper.close()
 
     def ask(self, order: str) -> str:
-        """Have the keeper do something; returns its answer."""
+        """Send an order to the keeper; return its answer."""
         if self.keeper is None:
             raise MiniClusterError("the cluster is not running")
         if not (answer := self.keeper.ask(order)):

@@ -19,5 +19,5 @@ def __getattr__(name: str) -> type[ClusterBlock]:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:  # Prefect registers what it lists
+def __dir__() -> list[str]:  # Prefect registers the blocks in this list
     return __all__

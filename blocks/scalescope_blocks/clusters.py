@@ -15,23 +15,23 @@ from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.parameters import Declared, declared
 
-# A field of a specification that names environment variables; a block holds their values, which Prefect encrypts
+# Field of a specification that names environment variables; a block holds their values instead, encrypted by Prefect
 SECRETS = "secrets"
 
 
 class ClusterBlock(Block, ABC):
     """Base of the cluster blocks; Prefect's catalogue has no abstract blocks."""
 
-    # `extra="forbid"`: a block document fits one kind only, and a misspelt field is an error. What is refused may be
-    # a secret.
+    # `extra="forbid"`: a block document fits one kind only, and a misspelt field is an error. Errors hide the refused
+    # value, which may be a secret.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
     _block_schema_capabilities: ClassVar[list[str]] = ["cluster"]
-    _parameter: ClassVar[str] = "cluster"  # of a run, which takes its name (`scalescope.run.syntax.BLOCKS`)
+    _parameter: ClassVar[str] = "cluster"  # parameter of a run for such a block (`scalescope.run.syntax.BLOCKS`)
     _spec: ClassVar[type[ClusterSpec]]
 
     def spec(self) -> ClusterSpec:
         """The specification that a sweep takes; raises `InvalidField`."""
-        # A field with its default takes that of the machine on which the flow runs, if it has one.
+        # Fields at their defaults are left out, so that the defaults of the machine that runs the flow can apply.
         own = {each.name: each.default for each in declared(self._spec)}
         given = {name: value for name in own if (value := getattr(self, name)) != own[name]}
         if SECRETS in given:
@@ -60,7 +60,7 @@ def _variable(argument: str) -> str:
 def _block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
     slug = spec.title.lower().replace(" ", "-")
     namespace: dict[str, Any] = {
-        "__module__": __package__,  # where pickle and Prefect find it
+        "__module__": __package__,  # module in which pickle and Prefect find the class
         "__doc__": f'{spec.summary()}\n\nA flow takes it by its name, as `cluster="{slug}/NAME"`.\n',
         "__annotations__": {each.name: _type(each) for each in declared(spec)},
         "_block_type_name": spec.title,
@@ -77,10 +77,10 @@ def _type(declaration: Declared) -> Any:
 
 
 def _field(declaration: Declared) -> Any:
-    """As pydantic takes it; bounds and examples are only for the form: errors of the specification say more."""
+    """The field for pydantic; bounds and examples are only for the form, since the specification has better errors."""
 
     def schema(made: dict[str, Any]) -> None:
-        if declaration.optional:  # a field that can stay empty, not a choice between a number and `null`
+        if declaration.optional:  # show a field that can stay empty, not a choice between a number and `null`
             del made["default"]
             made |= made.pop("anyOf")[0]
         made |= declaration.schema
@@ -93,5 +93,5 @@ def _field(declaration: Declared) -> Any:
     )
 
 
-# By kind
+# Block types by kind
 BLOCKS: Mapping[str, type[ClusterBlock]] = {kind: _block(spec) for kind, spec in kinds().items() if spec.proven}

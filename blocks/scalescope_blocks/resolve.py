@@ -1,4 +1,4 @@
-"""Values of saved blocks, as the library takes them."""
+"""Values of saved blocks, for the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results are kept, as a block: Prefect encrypts its password, and shows it to nobody."""
+"""The store of results as a block, whose password Prefect encrypts and shows to nobody."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ResultStore(Block):
 
     _block_type_name = "Result Store"
     _block_type_slug = "result-store"
-    _parameter: ClassVar[str] = "store"  # of a run, which takes its name (`scalescope.run.syntax.BLOCKS`)
-    # An address that is refused may hold a password; errors must not quote it.
+    _parameter: ClassVar[str] = "store"  # parameter of a run for such a block (`scalescope.run.syntax.BLOCKS`)
+    # Errors must not quote a refused address, which may hold a password.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     url: str = Field(
@@ -49,9 +49,9 @@ class ResultStore(Block):
         except InvalidField as error:
             raise ValueError(str(error)) from None
         if holds_password(self.url):
-            raise ValueError("url: expected an address without a password; write that into the field `password`")
+            raise ValueError("url: expected an address without a password; put the password into the field `password`")
         if location.path and self.password:
-            raise ValueError("password: expected none, for url is a file")
+            raise ValueError("password: expected none, because url is a file")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Prefect flows whose parameters and forms are those that the library declares."""
+"""Makes Prefect flows, with forms, from the parameters that the library declares."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ S = TypeVar("S", bound=Result)
 
 @dataclass(frozen=True)
 class Choices:
-    """What a form offers for a parameter that names something; anything else can be typed as well."""
+    """Choices that a form offers for a parameter that names something; other text can also be typed."""
 
-    title: str  # of what is offered
-    typed: str  # of what can be typed
+    title: str  # title of the offered choices
+    typed: str  # title of the field for other text
     values: Callable[[], Iterable[str]]
 
 
@@ -56,7 +56,7 @@ def _needs_nothing(kind: str) -> bool:
     return True
 
 
-# By `Parameter.names`
+# Choices by `Parameter.names`
 CHOICES: Mapping[str, Choices] = {
     "workload": Choices(
         "Built-in", "Path, module or name", lambda: [workload.name for workload in workloads.builtin()]
@@ -66,23 +66,23 @@ CHOICES: Mapping[str, Choices] = {
     "finding": Choices("Finding", "Code", causes.by_code),
 }
 
-# Names that Prefect made: `misty-lemur` by its server, `iota425-kesprytt` and `Tasty-Ajiaco` by its two UIs
+# Names that Prefect gives to runs: `misty-lemur` by its server, `iota425-kesprytt` and `Tasty-Ajiaco` by its two UIs
 GENERATED = re.compile(
     "[a-z]+-[a-z]+|(alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|sigma|tau"
     "|upsilon|phi|chi|psi|omega)[0-9]*-[a-z-]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
     "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
 )
 
-UNTOUCHED = {"__prefect_kind": "json"}  # what a dialog of Prefect's UI stores for an object that was not edited
+UNTOUCHED = {"__prefect_kind": "json"}  # value that a dialog of Prefect's UI stores for an object that was not edited
 
 logger = logging.getLogger(__name__)
 
-# What the flow of this process has returned, in case that its server goes away
+# Results that flows of this process have returned, in case the server goes away
 returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[])  # noqa: B039 (nobody reads the default)
 
 
 def _keep(result: Any) -> None:
-    returned.get().append(result)  # apart from the flow's function, which is sent to Dask workers with its globals
+    returned.get().append(result)  # not in the flow's function, which is sent to Dask workers with its globals
 
 
 class LocalFlow(Flow[P, R]):
@@ -102,20 +102,20 @@ class LocalFlow(Flow[P, R]):
             _keep(result)
             return result
 
-        super().__init__(fn=cast("Callable[P, R]", run), **options)  # the engine takes a state for how the run ended
+        super().__init__(fn=cast("Callable[P, R]", run), **options)  # a returned state is the run's final state
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run it; a workload can be a function."""
+        """Run the flow; a workload can be given as a function."""
         kwargs = named(kwargs)
         server.ready()
-        # A temporary server needs no heartbeat of ours, which costs a second per flow.
+        # A temporary server needs no heartbeats of the flow, which cost a second per flow.
         updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if server.is_used() else {}
         token = returned.set([])
         try:
             with temporary_settings(updates):
                 return super().__call__(*args, **kwargs)
         except (httpx.HTTPError, RuntimeError) as error:
-            # A client that cannot ask for the server's version hides why.
+            # If the client cannot ask for the server's version, the reason is the cause of its error.
             if not is_away(error) and not is_away(error.__cause__):
                 raise
             if not returned.get():
@@ -123,9 +123,9 @@ class LocalFlow(Flow[P, R]):
                     "the Prefect server does not answer",
                     where=str(PREFECT_API_URL.value()),
                     cause=str(error),
-                    next_step="check that it and its database run, and start the same command again",
+                    next_step="check that the server and its database run, and start the same command again",
                 ) from error
-            logger.warning("The server was not told how the run ended (%s); its results are kept", error)
+            logger.warning("The Prefect server does not know how the run ended (%s); the results are kept", error)
             _drop_events()
             state: State[Any] = returned.get()[0]
             return state if kwargs.get("return_state") else state.result()
@@ -139,7 +139,7 @@ class LocalFlow(Flow[P, R]):
 
 
 class CountedFlow(LocalFlow[P, R]):
-    """A flow that shows a bar where it is called on a terminal or in a notebook."""
+    """A flow that shows a progress bar if it is called on a terminal or in a notebook."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with shown():
@@ -147,7 +147,7 @@ class CountedFlow(LocalFlow[P, R]):
 
 
 def _drop_events() -> None:
-    """Drop events that were not sent: at its end, the process would spend a minute on each."""
+    """Drop events that were not sent, because the process would spend a minute on each when it ends."""
     events = EventsWorker.instance()._queue
     with suppress(Empty):
         while True:
@@ -158,9 +158,9 @@ def _drop_events() -> None:
 def declared_flow(
     *kinds: type, name: str, flow_run_name: Callable[[Mapping[str, Any]], str]
 ) -> Callable[[Callable[[dict[str, Any]], S]], CountedFlow[..., S]]:
-    """Make a flow of a function of declared parameters; its final state says the outcome in one line.
+    """Make a flow of a function of declared parameters; the flow's final state has the outcome in one line.
 
-    The library checks the values, since Prefect would take `true` for one worker. `flow_run_name` names a run by its
+    The library checks the values, since Prefect would read `true` as one worker. `flow_run_name` names a run by its
     parameters, unless the user has named it.
     """
     found = [each for kind in kinds for each in declared(kind)]
@@ -171,7 +171,7 @@ def declared_flow(
         def run(*args: Any, **kwargs: Any) -> State[S]:
             given = dict(plain.bind(*args, **kwargs).arguments)
             _reject_untouched(given)
-            result = function(hydrate(given))  # schedules of the new UI wrap what was typed
+            result = function(hydrate(given))  # schedules made in the new UI wrap the typed values
             name, line = result.outcome
             get_run_logger().log(logging.WARNING if name else logging.INFO, "%s", f"{name}. {line}" if name else line)
             return Completed(name=name or None, message=line, data=result)
@@ -186,7 +186,7 @@ def declared_flow(
             validate_parameters=False,
             persist_result=False,
         )
-        # `prefect deploy` makes the form from the signature of the flow, not from that of its function.
+        # `prefect deploy` makes the form from the flow's signature, not from its function's.
         with_signature(flow, [_parameter(each, _form(each), _type(each)) for each in found])
         flow.parameters = parameter_schema(flow)
         return flow
@@ -207,8 +207,8 @@ def _reject_untouched(given: Mapping[str, Any]) -> None:
             raise InvalidField(
                 name,
                 value,
-                "a value; the dialog in which the schedule was made left it empty, since its editor was not touched",
-                next_step=f"edit the schedule and type the value of {name}, or leave it out; or use "
+                "a value; the dialog of the schedule stored an empty one, because the field was not edited",
+                next_step=f"edit the schedule and type a value for {name} or leave this parameter out, or use "
                 "`prefect deployment schedule create`",
             )
 
@@ -225,13 +225,13 @@ def _form(each: Declared) -> Any:
 
 
 def _type(each: Declared) -> Any:
-    """The type; for a parameter with choices, a union of these, text, and possibly an object, each with a title."""
+    """The type; for a parameter with choices, a union of them, text, and perhaps an object, each with a title."""
     choices = CHOICES.get(each.about.names)
     if choices is None:
         return each.type
     # The old UI moves to the first member of type string at every key, so the choices have no type.
     members = [{"title": choices.title, "enum": list(choices.values())}, {"title": choices.typed, "type": "string"}]
     if each.types != (str,):
-        # The new UI shows an object without properties in a union as nothing, unless it says allOf.
+        # In a union, the new UI shows an object without properties only if it has `allOf`.
         members.append({"title": "Kind with fields", "type": "object", "allOf": [{"required": ["kind"]}]})
     return Annotated[each.type, WithJsonSchema({"anyOf": members})]

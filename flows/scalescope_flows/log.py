@@ -1,4 +1,4 @@
-"""The log of a run: an error of ours is one line; while a bar is drawn, nothing is logged to the console."""
+"""Logging of a run: our errors take one line, and nothing goes to the console while a bar is drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGERS = "prefect.flow_runs", "prefect.task_runs"
 
 
 def shorten() -> None:
-    """Leave out what Prefect logs of errors that flow and step report themselves; may be called again."""
+    """Drop Prefect's log records of errors that flow and step report themselves; may be called again."""
     for name in LOGGERS:
         logger = get_logger(name)
         if _said not in logger.filters:
@@ -24,7 +24,7 @@ def shorten() -> None:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Have Prefect write nothing to the console meanwhile; its server still gets the log."""
+    """Keep Prefect's log off the console inside the block; its server still gets the log."""
     handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, PrefectConsoleHandler)]
     for handler in handlers:
         handler.addFilter(_is_others)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 if find_spec("prefect") is None:
     raise UsageError("Flows, saved clusters and saved stores need Prefect", next_step=install_command("prefect"))
 
-# Where our own flows are, by name; those of plugins' studies are in `scalescope_flows.studies`, too
+# Modules of our flows, by flow name; flows of plugins' studies are also in `scalescope_flows.studies`
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
     **{study.command: f"scalescope_flows.studies:{study.function}" for study in OWN.values()},
@@ -48,7 +48,7 @@ class PrefectOrchestrator:
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         if not verbose:
-            # Its log still goes to its server; we report errors once.
+            # Prefect's log still goes to its server; we report errors ourselves.
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         from scalescope_flows import server
 

@@ -20,13 +20,13 @@ KEY = "scalescope-reap"
 
 @partial(LocalFlow[..., Any], name="reap", persist_result=False)
 def reap(dry_run: bool = False) -> list[dict[str, object]]:
-    """Remove jobs, clusters and processes that no living run owns, for the user and on the machine of this flow run.
+    """Remove jobs, clusters and processes of dead runs, for the user and on the machine of this flow run.
 
-    Only jobs with the label of one of our leases, in name and comment, are touched. In the Kubernetes namespace of its
-    pod, or of the current context, clusters of other hosts are removed, too, once their own lease is over.
+    Only jobs whose name and comment are the label of one of our leases are removed. In the Kubernetes namespace of the
+    flow's pod, or of the current context, clusters of other hosts are also removed once their own lease has expired.
 
     Args:
-        dry_run: Only say what would be done.
+        dry_run: Only list what would be removed.
 
     Raises:
         ClusterError: Something could not be removed; the next run tries again.
@@ -39,7 +39,7 @@ def reap(dry_run: bool = False) -> list[dict[str, object]]:
     failed = [result for result in results if result.fate is Fate.FAILED]
     if failed:
         raise ClusterError(
-            f"{len(failed)} of {len(results)} leases could not be cleared",
+            f"resources of {len(failed)} of {len(results)} leases could not be removed",
             cause="; ".join(f"{result.label}: {result.words}" for result in failed),
             next_step=failed[0].next_step,
         )

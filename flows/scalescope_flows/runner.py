@@ -40,20 +40,20 @@ from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication
 from scalescope_flows import log, server
 
 R = TypeVar("R")
-# Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU
+# Seconds between two updates of the progress artifact, each of which costs the server some 20 ms of CPU
 PROGRESS_EVERY_S = 2.0
-TOLD_AFTER_S = 10.0  # seconds after which a server has heard of a task that began, and taken an event
-STOPPED = (KeyboardInterrupt, TerminationSignal)  # what a run that is stopped raises, wherever its main thread is
-ASKED_AGAIN_S = 60.0  # seconds after which a server that did not answer is asked again; meanwhile it is told nothing
-ANSWER_S = 10.0  # seconds for an answer for which the run waits while it measures
-# What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
-# whether the task may start, and hides why it was not answered
+TOLD_AFTER_S = 10.0  # longest wait in seconds until a server knows of a task that began, or has taken an event
+STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, wherever its main thread is
+ASKED_AGAIN_S = 60.0  # seconds after which a silent server is asked again; until then nothing is sent to it
+ANSWER_S = 10.0  # longest wait in seconds for an answer while the run measures
+# Errors of Prefect's engine if the server goes away while it is told of a task; the second comes from the question
+# whether the task may start, and hides the reason
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
 UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
 
 
 def is_away(error: BaseException | None) -> bool:
-    """Whether an error of a client says that the server does not answer, or its database does not."""
+    """Whether a client's error means that the server or its database does not answer."""
     return isinstance(error, httpx.TransportError) or (
         isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
     )
@@ -64,7 +64,7 @@ current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener"
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have flows of this process report their progress to `listener`, too."""
+    """Make flows of this process also report their progress to `listener`."""
     token = current_listener.set(listener)
     try:
         yield
@@ -86,7 +86,7 @@ def shown() -> Iterator[None]:
 
 
 class TaskRunner(Runner):
-    """Makes a task of each step of one flow run. Tasks have no arguments: Prefect would search them for futures."""
+    """Runs each step of a flow run as a task. Tasks have no arguments: Prefect would search them for futures."""
 
     def __init__(self) -> None:
         super().__init__(current_listener.get() or (lambda progress: None))
@@ -94,10 +94,10 @@ class TaskRunner(Runner):
         self._labels: set[str] = set()
         self._artifact: UUID | None = None
         self._next_update = self._asked_again = 0.0
-        self._showing = threading.Lock()  # clusters side by side share one artifact
+        self._showing = threading.Lock()  # clusters that run in parallel share one artifact
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
-        """Leave out what belongs to this process, since shares of a run can be sent to others."""
+        """Pickle without the state of this process, since shares of a run can be sent to other processes."""
         return (TaskRunner, ())
 
     @property
@@ -105,12 +105,12 @@ class TaskRunner(Runner):
         return runtime.deployment.id is None
 
     def do(self, step: RunStep[R], *arguments: Any) -> R:
-        """Carry out a step as a task, or without one while the server is away; re-raises its error."""
+        """Carry out a step as a task, or without a task while the server is away; raises the step's error."""
         if not self._answers():
             return super().do(step, *arguments)
         run, ends = uuid4(), [_cancelled()]
         try:
-            state: State[R] = run_task_sync(  # type: ignore[assignment]  # a state, as asked
+            state: State[R] = run_task_sync(  # type: ignore[assignment]  # a state, because of `return_type`
                 self._task(step, arguments, ends.append), task_run_id=run, parameters={}, return_type="state"
             )
         except STOPPED as signal:
@@ -119,9 +119,9 @@ class TaskRunner(Runner):
         except PydanticSerializationError as error:
             if not any(signal.__name__ in str(error) for signal in STOPPED):
                 raise
-            _set_state(run, ends[-1])  # a signal that met a serializer, which made this of it
+            _set_state(run, ends[-1])  # a signal that a serializer turned into this error
             raise KeyboardInterrupt from error
-        except NO_ANSWER as error:  # of the engine, since what a step raises is in its state
+        except NO_ANSWER as error:  # raised by the engine, since errors of the step are in its state
             self._is_away(error)
             if len(ends) == 1:
                 return super().do(step, *arguments)
@@ -146,7 +146,7 @@ class TaskRunner(Runner):
         super().tell(progress)
 
     def label(self, labels: Sequence[str]) -> None:
-        """Add tags to the flow run and to later tasks, in place of those of the run that it copies."""
+        """Add tags to the flow run and to later tasks, replacing tags copied from another run."""
         self._labels.update(labels)
         kinds = {label.partition(":")[0] for label in self._labels}
         others = {tag for tag in runtime.flow_run.tags if tag.partition(":")[0] not in kinds or ":" not in tag}
@@ -165,7 +165,7 @@ class TaskRunner(Runner):
             line = markdown_text(f"{made.line} ({made.title})")  # pages show descriptions as Markdown
             if not page:
                 create_markdown_artifact(made.markdown, key=made.key, description=line)
-                page.append(made)  # a retry does not make it twice
+                page.append(made)  # a retry does not make the publication again
             if made.rows:
                 create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 
@@ -174,7 +174,7 @@ class TaskRunner(Runner):
             return
         try:
             self.do(RunStep("publish", create, retried=UNREACHABLE, timeout_s=lambda: 120.0))
-        except Exception as error:  # noqa: BLE001 - of the server or of ours: it costs the artifacts, not the run
+        except Exception as error:  # noqa: BLE001 - any error costs only the artifacts, not the run
             get_run_logger().warning("The result could not be published as artifacts: %r", error)
 
     def send(self, event: Event) -> None:
@@ -207,7 +207,7 @@ class TaskRunner(Runner):
                 get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
     def _answers(self) -> bool:
-        """Whether the server answers: if not, each message to it would delay the run by a minute."""
+        """Whether the server answers; if not, each message to it would delay the run by a minute."""
         if time.monotonic() < self._asked_again:
             return False
         with _impatient() as client:
@@ -248,7 +248,7 @@ class TaskRunner(Runner):
         return Task(
             fn=carry_out,
             name=step.name,
-            task_run_name=lambda: title,  # not the text itself: it may hold braces
+            task_run_name=lambda: title,  # a function, because Prefect would format a text with braces
             tags=sorted(self._labels),
             retries=RETRIES if step.retried else 0,
             retry_delay_seconds=exponential_backoff(backoff_factor=BACKOFF_S),
@@ -262,7 +262,7 @@ class TaskRunner(Runner):
 
 @contextmanager
 def _impatient() -> Iterator[SyncPrefectClient]:
-    """A client that does not try again for minutes, in place of that of the flow run, which has limits of its own."""
+    """A client that does not retry for minutes; it replaces the client of the flow run."""
     limits: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: ANSWER_S}
     with temporary_settings(limits), SyncClientContext(httpx_settings={"timeout": ANSWER_S}) as context:
         yield context.client
@@ -273,7 +273,7 @@ def _cancelled() -> State[Any]:
 
 
 def _set_state(task_run: UUID, state: State[Any]) -> None:
-    """Set the state of a task in which a signal met Prefect's own code, which takes that for a crash."""
+    """Correct the state of a task if a signal hit Prefect's own code, which then reports a crash."""
     until = time.monotonic() + TOLD_AFTER_S
     try:
         with get_client(sync_client=True) as client:
@@ -282,7 +282,7 @@ def _set_state(task_run: UUID, state: State[Any]) -> None:
                     client.set_task_run_state(task_run, state, force=True)
                     return
                 except httpx.HTTPStatusError as error:
-                    # A server learns of tasks by events, a moment later.
+                    # A server learns of tasks by events, so it may not know the task yet.
                     if error.response.status_code != httpx.codes.NOT_FOUND or time.monotonic() > until:
                         raise
                 time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Checks that schedules fire. A scheduler that fails only writes to its server's log: nobody is told."""
+"""Checks that schedules fire, because a scheduler that fails only writes to its server's log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scalescope.errors import InfrastructureError
 
 NAME = "scalescope-doctor"
 TIMEOUT_S = 120.0
-# How far ahead a server has created the runs of its schedules; by default it does so for 100 days
+# A server must have created the runs of its schedules for this time ahead; by default it does for 100 days
 HORIZON = timedelta(days=30)
 
 
@@ -24,20 +24,20 @@ def check(*, configured: bool) -> str:
     """Try the installed scheduler, and whether the configured server creates runs; say what works."""
     try_scheduler()
     if not configured:
-        return "creates runs (no Prefect server is configured to be asked)"
+        return "creates runs here (no Prefect server is configured)"
     if names := overdue():
         raise InfrastructureError(
             f"schedules of {', '.join(names)} do not fire: they have no scheduled run",
             where=_api(),
             cause="the server's scheduler does not run, or its packages differ from those here",
             next_step="look for errors of `scheduler` in the server's log; start the server in this environment, "
-            "without --no-services. What was deployed a moment ago has its runs within a minute.",
+            "without --no-services. A new deployment gets its runs within a minute.",
         )
     return "creates runs, here and on the configured server"
 
 
 def try_scheduler() -> None:
-    """Have the installed scheduler create the run of a schedule, in its own database and process."""
+    """Make the installed scheduler create the run of a schedule, in a database and process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         own = {
             "PREFECT_HOME": folder,
@@ -49,7 +49,7 @@ def try_scheduler() -> None:
         try:
             subprocess.run(
                 [sys.executable, "-P", __file__],
-                cwd=folder,  # no settings file of a project
+                cwd=folder,  # a folder without a project's settings file
                 env={**kept, **own},
                 timeout=TIMEOUT_S,
                 check=True,
@@ -67,13 +67,13 @@ def try_scheduler() -> None:
 
 def _cause(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"it did nothing for {TIMEOUT_S:g} s"
+        return f"no result within {TIMEOUT_S:g} s"
     lines = [line.strip() for line in str(error.stderr).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "it said nothing")
 
 
 def overdue() -> list[str]:
-    """Deployments of the configured server, as FLOW/NAME, with an active schedule but no run soon."""
+    """Deployments of the configured server, as FLOW/NAME, that have an active schedule but no coming run."""
     import httpx
     from prefect.exceptions import PrefectException
 
@@ -135,11 +135,11 @@ async def _schedule() -> None:
     from prefect.server.schemas.schedules import CronSchedule
     from prefect.server.services.scheduler import schedule_deployments
 
-    models: Any = import_module("prefect.server.models")  # its functions are typed as if they could not be awaited
+    models: Any = import_module("prefect.server.models")  # Any: its coroutines are not typed as such
     database = provide_database_interface()
     metadata = database.Base.metadata
     artifacts = metadata.tables["artifact"].indexes
-    artifacts.difference_update([index for index in artifacts if index.name == "ix_artifact__key"])  # there twice
+    artifacts.difference_update([index for index in artifacts if index.name == "ix_artifact__key"])  # declared twice
     async with (await database.engine()).begin() as connection:
         await connection.run_sync(metadata.create_all)  # the migrations would take 11 s
     async with database.session_context(begin_transaction=True) as session:
@@ -150,7 +150,7 @@ async def _schedule() -> None:
     await schedule_deployments()
     async with database.session_context() as session:
         if not await models.flow_runs.count_flow_runs(session=session):
-            raise RuntimeError("Error: the scheduler created no run, and did not say why")
+            raise RuntimeError("Error: the scheduler created no run, and gave no reason")
 
 
 if __name__ == "__main__":

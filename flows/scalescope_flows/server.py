@@ -1,9 +1,9 @@
 """A temporary Prefect server for processes that have none configured.
 
-Prefect's own one shares our process group, so that Ctrl-C ends it before the flow, which then waits minutes for it; it
-gives up after 20 s, too early to migrate a new database on a busy machine; and it outlives a killed process. This one
-leads a process group of its own and ends when our end of a pipe closes. Its socket is bound before its address is told,
-and it answers only those who know its random authentication string.
+Prefect's own temporary server has three faults. It shares our process group, so Ctrl-C ends it before the flow, which
+then waits minutes for it. Its start is given up after 20 s, too early to migrate a new database on a busy machine. It
+outlives a killed process. This server leads its own process group, and ends when our end of a pipe closes. Its socket
+is bound before its address is published, and it requires a random authentication string.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from prefect.settings import get_current_settings
 from scalescope.errors import InfrastructureError
 from scalescope_flows import serving
 
-STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"  # what is said meanwhile
-# Seconds. The first start migrates a new database: 11 s of CPU, on top of the 6 s of every start
+STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"  # message while it starts
+# Seconds. The first start takes 11 s of CPU to migrate a new database, in addition to the 6 s of every start
 START_TIMEOUT_S = 180.0
 
 _server: Server | None = None
@@ -43,7 +43,7 @@ def is_used() -> bool:
 
 
 def begin() -> None:
-    """Begin to start a server if none is configured; it ends with this process."""
+    """Begin to start a server if none is configured; the server ends with this process."""
     global _server
     if is_needed() and _server is None:
         _ask_no_proxy()
@@ -61,13 +61,13 @@ def ready() -> None:
     except InfrastructureError:
         _server = None
         raise
-    # In the environment, so that threads without a context of their own, and processes such as Dask workers, see it.
+    # In the environment, so that threads without a Prefect context, and processes such as Dask workers, see it.
     os.environ.update(_server.client)
     refresh_global_settings_context()
 
 
 def _ask_no_proxy() -> None:
-    """Bypass a proxy for this machine: with `http_proxy` set, our requests would go there."""
+    """Bypass a proxy for this machine; with `http_proxy` set, our requests would go to the proxy."""
     known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, [known, "127.0.0.1"]))
 
@@ -91,17 +91,17 @@ class Server:
                     **os.environ,
                     **get_current_settings().to_environment_variables(exclude_unset=True),
                     "PREFECT_SERVER_API_AUTH_STRING": secret,
-                    # what Prefect gives to a temporary server of its own
+                    # settings that Prefect gives to its own temporary server
                     "PREFECT_UI_ENABLED": "0",
                     "PREFECT__SERVER_EPHEMERAL": "1",
                     "PREFECT__SERVER_FINAL": "1",
-                    # nothing of this needs to leave the machine
+                    # nothing is sent to other machines
                     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
                 },
             )
         self.client = {"PREFECT_API_URL": self._url, "PREFECT_API_AUTH_STRING": secret}
         self.pid = self._process.pid
-        # Registered before Prefect registers what it still has to send at exit, so that it runs after that.
+        # Registered before Prefect's own exit handlers, so that it runs after them.
         atexit.register(self.stop)
 
     def wait(self) -> None:
@@ -119,7 +119,7 @@ class Server:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End it, and wait for its end; may be called again."""
+        """End the server, and wait for its end; may be called again."""
         atexit.unregister(self.stop)
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -28,7 +28,7 @@ def study_flow(kind: str) -> CountedFlow[..., StudyResult]:
         return run_study(kind, given, TaskRunner())
 
     run.__name__ = study.function
-    run.__doc__ = f"{study.summary}\n\nWhat was stopped continues when it is started again with the same parameters."
+    run.__doc__ = f"{study.summary}\n\nA stopped study continues when it is started again with the same parameters."
     title = partial(run_names.study, kind)
     return declared_flow(study.parameters, Reported, name=study.command, flow_run_name=title)(run)
 
@@ -48,7 +48,7 @@ def _night(given: Mapping[str, Any]) -> str:
 
 @declared_flow(NightlyParameters, Reported, name="nightly", flow_run_name=_night)
 def nightly(given: dict[str, Any]) -> StudyResult:
-    """Run a suite of workloads, and say which got worse since earlier nights, by how much, and because of what.
+    """Run a suite of workloads, and say which got worse since earlier nights, by how much, and why.
 
     A stopped night (even by SIGKILL) continues when it is started again with the same parameters within 12 hours.
     """

@@ -1,4 +1,4 @@
-r"""Small machines on this one, for the tests and for trying things; Linux, as root.
+r"""Small machines on this one, for tests and experiments; Linux, as root.
 
     sudo python infra/machines/mini.py up 16 --cpu 0.1 --mbit 200
     sudo scalescope sweep -w futures-map -a workers=1,2,4,8,16 -c custom \
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NETWORK = 77  # N of the addresses 10.N.0.0/24; this machine is 10.N.0.1, and the first small one 10.N.0.2
-MOST = 250  # machines: what the addresses allow
+MOST = 250  # most machines that the addresses allow
 HEADROOM = 0.4  # cores that all machines together leave to scheduler, client and kernel
-PERIOD_US, QUOTA_US = 10_000, 1_000  # of a control group: the usual period, and the smallest quota of the kernel
-QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # of a link: it must hold a packet of 64 KiB
-END_S = 5.0  # what a worker gets to leave its scheduler
-# Ten times what distributed takes: a worker that looks at itself as often takes a third of a tenth of a core.
+PERIOD_US, QUOTA_US = 10_000, 1_000  # the usual period of a control group, and the kernel's smallest quota
+QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # of a link; a burst must hold a packet of 64 KiB
+END_S = 5.0  # seconds that a worker gets to leave its scheduler
+# Ten times distributed's intervals, with which profiling would take a third of a tenth of a core.
 INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}
 CLONE_NEWNET = 0x40000000
-# Imported once, at full speed, before workers are forked.
+# Modules imported once, at full speed, before workers are forked.
 IMPORTS = ("numpy", "pandas", "pyarrow", "dask.array", "dask.bag", "dask.dataframe", "xarray", "flox")
 _CGROUPS, _NAMESPACES = Path("/sys/fs/cgroup"), Path("/run/netns")
 
@@ -83,7 +83,7 @@ def up(count: int, *, cpu: float = 0.1, mbit: float = 200, network: int = NETWOR
 
 
 def down(network: int = NETWORK) -> None:
-    """End all processes on the machines and remove them, also what a killed process left half made."""
+    """End all processes on the machines and remove the machines, even if they are half made."""
     group = _group(network)
     while pids := [pid for folder in (group, *group.glob("*/")) for pid in _processes(folder)]:
         for pid in pids:
@@ -92,7 +92,7 @@ def down(network: int = NETWORK) -> None:
     for folder in (*group.glob("*/"), group):
         with contextlib.suppress(FileNotFoundError):
             folder.rmdir()
-    with contextlib.suppress(MiniClusterError):  # there is none, or it goes with the namespace of the bridge
+    with contextlib.suppress(MiniClusterError):  # no link, or it goes with the namespace of the bridge
         sh("ip", "link", "delete", _label(network))
     for name in (_hub(network), *(_namespace(machine, network) for machine in machines(network))):
         if (_NAMESPACES / name).exists():
@@ -107,7 +107,7 @@ def machines(network: int = NETWORK) -> list[int]:
 
 
 def _connect_host(network: int) -> None:
-    """Connect this host to a bridge in a namespace of its own, which firewall rules of this host do not reach."""
+    """Connect this host to a bridge in a separate namespace, where this host's firewall rules do not apply."""
     label, hub = _label(network), _hub(network)
     sh("ip", "link", "add", label, "type", "veth", "peer", "name", "host", "netns", hub)
     sh("ip", "-n", hub, "link", "add", "bridge", "type", "bridge")
@@ -126,7 +126,7 @@ def _make(machine: int, cpu: float, mbit: float, network: int) -> None:
     for device in ("eth0", "lo"):
         sh("ip", "-n", name, "link", "set", device, "up")
     burst = max(LEAST_BURST, round(mbit * 125 * BURST_MS))
-    for place, device in ((name, "eth0"), (hub, port)):  # what it sends, what it receives
+    for place, device in ((name, "eth0"), (hub, port)):  # sending, receiving
         bucket = ("tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", f"{QUEUE_MS}ms")
         sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
     group = _group(network) / str(machine)
@@ -142,13 +142,13 @@ def limit(group: Path, cpu: float) -> None:
         (group / "cpu.cfs_period_us").write_text(str(period))
         (group / "cpu.cfs_quota_us").write_text(str(quota))
         return
-    for above in (group.parent.parent, group.parent):  # version 2 hands controllers down one level at a time
+    for above in (group.parent.parent, group.parent):  # version 2 enables controllers one level at a time
         (above / "cgroup.subtree_control").write_text("+cpu")
     (group / "cpu.max").write_text(f"{quota} {period}")
 
 
 def _enter(machine: int, network: int) -> None:
-    """Move this process, which has one thread, to a machine."""
+    """Move this process, which must have only one thread, to a machine."""
     with open(_NAMESPACES / _namespace(machine, network)) as namespace:
         if LIBC.setns(namespace.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns: {namespace.name}")
@@ -170,7 +170,7 @@ def _processes(group: Path) -> list[int]:
         return []
 
 
-def _label(network: int) -> str:  # what everything that is made here is called
+def _label(network: int) -> str:  # start of all names made here
     return f"machines{network}"
 
 
@@ -194,13 +194,13 @@ def _scratch(network: int) -> Path:
 
 
 class Machines:
-    """A Dask cluster: a scheduler on this host, and a worker process on each of the first so many machines."""
+    """A Dask cluster: a scheduler on this host, and a worker process on each of the first machines."""
 
     def __init__(
         self, network: int = NETWORK, threads: int = 1, memory_mb: int = 1024, imports: Sequence[str] = IMPORTS
     ) -> None:
         import dask
-        import distributed  # noqa: F401  # it brings its part of the configuration
+        import distributed  # noqa: F401  # adds its defaults to Dask's configuration
 
         self._count = len(machines(network))
         if not self._count:
@@ -235,9 +235,9 @@ class Machines:
 
 
 def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequence[str]) -> None:
-    """Run a scheduler and, for each number on standard input, so many workers; at the end of input, end all.
+    """Run a scheduler, and as many workers as the last number on standard input says, until the input ends.
 
-    They are forked from this process, which has imported everything: their start takes no time of a small machine.
+    Workers are forked from this process, which has imported everything, so that they start fast on a small machine.
     """
     if any(_processes(_group(network) / str(machine)) for machine in machines(network)):
         raise MiniClusterError(f"the machines of network {network} run another cluster")
@@ -256,7 +256,7 @@ def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequ
     with open(answer) as scheduler_says:
         address = scheduler_says.read()
     print(address, flush=True)
-    running: dict[int, int] = {}  # machine -> process
+    running: dict[int, int] = {}  # process ids by machine
 
     def worker(machine: int) -> int:
         place = {"host": _address(machine, network), "name": f"m{machine}", "local_directory": f"{folder}/{machine}"}
@@ -304,15 +304,15 @@ def _fork(run: Callable[[], Coroutine[Any, Any, None]], before: Callable[[], Non
     try:
         end_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(2, 1)  # standard output belongs to the answers
+        os.dup2(2, 1)  # standard output is for answers
         before()
         asyncio.run(run())
         status = 0
-    except BaseException:  # noqa: BLE001 - the child ends here, whatever it is
+    except BaseException:  # noqa: BLE001 - the child ends here after any error
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()
-        os._exit(status)  # tasks in threads must not keep the process
+        os._exit(status)  # do not wait for threads that still run tasks
 
 
 def _end(pids: list[int]) -> None:
@@ -338,9 +338,9 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("up", help="make machines")
     making.add_argument("count", type=int, help="how many")
-    making.add_argument("--cpu", type=float, default=0.1, help="cores of each (default: 0.1)")
-    making.add_argument("--mbit", type=float, default=200, help="of each link, each way (default: 200)")
-    removing = commands.add_parser("down", help="end their processes and remove them")
+    making.add_argument("--cpu", type=float, default=0.1, help="cores of each machine (default: 0.1)")
+    making.add_argument("--mbit", type=float, default=200, help="Mbit/s of each link, each way (default: 200)")
+    removing = commands.add_parser("down", help="end the machines' processes and remove the machines")
     for each in (making, removing):
         each.add_argument("--network", type=int, default=NETWORK, help=f"N of 10.N.0.0/24 (default: {NETWORK})")
     serving = commands.add_parser("serve")

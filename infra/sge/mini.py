@@ -1,7 +1,7 @@
-"""A real Grid Engine on this machine, whose hosts are namespaces. A keeper ends it all as soon as its owner dies.
+"""A real Grid Engine on this machine, whose hosts are namespaces. A keeper ends everything when its owner dies.
 
-A host has PID, mount and UTS namespaces of its own, and the network of a small machine (`infra/machines/mini.py`). Only
-root can start it; every user may submit jobs.
+Each host has its own PID, mount and UTS namespaces, and the network of a small machine (`infra/machines/mini.py`). Only
+root can start the system; every user may submit jobs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from infra.machines import mini as machines
 from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, obey, poll, serve, spawn
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
-VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # where commands find it
-NETWORK = 60  # the hosts are 10.N.0.2 and up; tests of small machines take other networks
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # tell commands where the system is
+NETWORK = 60  # N of the hosts' addresses, 10.N.0.2 and up; tests of small machines use other networks
 START_S = 60.0
 MASTER = "qmaster"
 _DEBIAN = Path("/usr/share/gridengine")
@@ -43,7 +43,7 @@ listener_threads  1
 worker_threads    1
 scheduler_threads 1
 """
-# What differs from Debian's: root and system users may submit jobs, and all is known within seconds.
+# Changes to Debian's configuration: root and system users may submit jobs, and news take seconds.
 CONFIGURATION = {
     "min_uid": "0",
     "min_gid": "0",
@@ -59,7 +59,7 @@ SCHEDULER = {
     "flush_finish_sec": "1",
     "job_load_adjustments": "NONE",
 }
-# What differs from the template. The shell is that of other builds: sites that left it start scripts with csh.
+# Changes to the template queue. Its shell is other builds' default, so sites that kept it start scripts with csh.
 QUEUE = {
     "qname": "all.q",
     "qtype": "BATCH",
@@ -72,7 +72,7 @@ QUEUE = {
 
 
 def unmet() -> str:
-    """Why it cannot be started here; empty if it can."""
+    """Why a Grid Engine cannot be started here; empty if it can."""
     if missing := [name for name in PROGRAMS if shutil.which(name, path=MiniGridEngine.search_path) is None]:
         packages = "gridengine-master gridengine-exec gridengine-client"
         return f"no Grid Engine on this machine: {', '.join(missing)} missing (apt-get install {packages})"
@@ -80,7 +80,7 @@ def unmet() -> str:
 
 
 class MiniGridEngine(MiniCluster):
-    """A Grid Engine of this process."""
+    """A Grid Engine that belongs to this process."""
 
     search_path = os.pathsep.join([MiniCluster.search_path, "/usr/lib/gridengine"])
 
@@ -116,24 +116,24 @@ class MiniGridEngine(MiniCluster):
         return ["unshare", "--mount", "sh", "-c", f'{_knows_hosts(self.folder)} && cd / && exec "$@"', "sh", *command]
 
     def submit(self, *options: str, command: str = "sleep 600", user: str = "") -> str:
-        """Submit a command as a job, as this user of the machine if one is named; returns the job's number."""
-        quiet = ("-o", "/dev/null", "-j", "y")  # unless the options say otherwise, for the last counts
+        """Submit a command as a job, as `user` of this machine if given; return the job's number."""
+        quiet = ("-o", "/dev/null", "-j", "y")  # options may override these, because the last one counts
         as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups") if user else ()
         return self.run(*as_user, "qsub", "-terse", *quiet, *options, "-b", "y", "-S", "/bin/sh", *command.split())
 
     def jobs(self) -> dict[str, str]:
-        """States of all jobs, by their numbers."""
+        """States of all jobs, by job number."""
         return {row[0]: row[4] for row in self._rows()}
 
     def slots(self) -> dict[str, int]:
-        """Slots of all jobs, by their numbers."""
+        """Slots of all jobs, by job number."""
         return {row[0]: int(row[-1]) for row in self._rows()}
 
     def _rows(self) -> list[list[str]]:
         return [line.split() for line in self.run("qstat", "-u", "*").splitlines()[2:]]
 
     def reset(self) -> None:
-        """Make it as after the start: no job, all hosts up, the queue open and without errors."""
+        """Restore the state after the start: no job, all hosts up, the queue open and without errors."""
         for name in sorted(self._stopped):
             self.start_host(name)
         self._await_hosts()
@@ -142,7 +142,7 @@ class MiniGridEngine(MiniCluster):
         self._until(self._is_empty, "jobs do not end")
 
     def stop_host(self, name: str) -> None:
-        """End a host as a power failure does, with the processes of its jobs; or end the master."""
+        """End a host and the processes of its jobs, as a power failure does; or end the master."""
         self.ask(f"stop {name}")
         self._stopped.add(name)
 
@@ -151,7 +151,7 @@ class MiniGridEngine(MiniCluster):
         self._stopped.discard(name)
 
     def freeze(self, name: str, frozen: bool = True) -> None:
-        """Have a daemon stand still, or let it go on: meanwhile commands get no answer, and jobs run."""
+        """Stop a daemon, or let it go on. While it is stopped, commands get no answer, but jobs run."""
         self.ask(f"{'freeze' if frozen else 'thaw'} {name}")
 
     def _is_empty(self) -> bool:
@@ -170,9 +170,9 @@ class MiniGridEngine(MiniCluster):
         changes = {**CONFIGURATION, "execd_spool_dir": spool}
         (common / "configuration").write_text(_changed((_DEBIAN / "default-configuration").read_text(), changes))
         (common / "act_qmaster").write_text(f"{_host()}\n")
-        # Commands know this machine by any of its names. In the daemons, names must lead to addresses and back.
+        # For commands, all names of this machine are aliases. For daemons, names must resolve to addresses and back.
         (common / "host_aliases").write_text(" ".join(dict.fromkeys((_host(), *_names()))) + "\n")
-        names = {f"10.{self.network}.0.1": _host()}  # first: where hosts connect to
+        names = {f"10.{self.network}.0.1": _host()}  # first, because hosts connect to this address
         names |= {f"10.{self.network}.0.{i + 2}": name for i, name in enumerate(self.hosts)}
         names |= {address: f"{_host()} localhost" for address in (*_addresses(), "127.0.0.1")}
         (self.folder / "hosts").write_text("".join(f"{address} {name}\n" for address, name in names.items()))
@@ -218,7 +218,7 @@ class MiniGridEngine(MiniCluster):
 
 
 def keep(folder: Path, network: int) -> None:
-    """Obey `start`, `stop`, `freeze` and `thaw` with a name; at the end of input, end all and remove the machines."""
+    """Obey the orders start, stop, freeze and thaw NAME; when the input ends, end all and remove the machines."""
     running: dict[str, subprocess.Popen[bytes]] = {}
 
     def act(line: str) -> str:
@@ -252,7 +252,7 @@ def _knows_hosts(folder: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a host by its first process, with which all others of it end."""
+    """End a host by killing its first process, which ends all other processes of the host."""
     _signal(process, signal.SIGKILL)
     process.wait()
 
@@ -263,21 +263,21 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def _changed(text: str, changes: Mapping[str, object]) -> str:
-    """A configuration with other values of some fields."""
+    """A configuration text with new values for some fields."""
     rows = [line.split(maxsplit=1) for line in text.splitlines() if not line.startswith("#")]
     return "".join(f"{name} {changes.get(name, value)}\n" for name, value in rows)
 
 
 def _addresses() -> list[str]:
-    """Addresses to which the name of this machine leads."""
+    """Addresses to which the name of this machine resolves."""
     return socket.gethostbyname_ex(_host())[2]
 
 
 def _names() -> list[str]:
-    """Names to which these addresses lead back."""
+    """Names to which the addresses of this machine resolve."""
     found = []
     for address in ("127.0.0.1", *_addresses()):
-        with contextlib.suppress(OSError):  # it leads to no name
+        with contextlib.suppress(OSError):  # the address has no name
             found.append(socket.gethostbyaddr(address)[0])
     return found
 

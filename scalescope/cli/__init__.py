@@ -3,6 +3,6 @@
 import os
 import sys
 
-# What PYTHONPATH names is for the programs that this one starts: none of its modules may take the place of ours.
+# PYTHONPATH is for the programs that this one starts: modules in its folders must not replace ours.
 _theirs = {os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
 sys.path.sort(key=lambda path: path in _theirs)

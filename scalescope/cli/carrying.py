@@ -28,11 +28,11 @@ R = TypeVar("R")
 def carry_out(
     flow: str,
     given: Mapping[str, Any],
-    directly: Callable[[Mapping[str, Any], Runner], R],  # does it in this process
+    directly: Callable[[Mapping[str, Any], Runner], R],  # carries the command out in this process
     *,
-    check: Callable[[Mapping[str, Any]], object] = lambda given: None,  # refuses parameters before Prefect is started
-    prefect: bool | None = None,  # whether to run as a flow; None: if a Prefect API is configured
-    verbose: bool = False,  # whether the log is shown
+    check: Callable[[Mapping[str, Any]], object] = lambda given: None,  # refuses parameters before Prefect starts
+    prefect: bool | None = None,  # True: run as a flow; None: do so if a Prefect API is configured
+    verbose: bool = False,  # True: show the log
 ) -> R:
     """Carry out a sweep, a study or an isolation, and show its progress."""
     saved = names_blocks(given)
@@ -46,7 +46,7 @@ def carry_out(
 
                 return directly(given, Runner(listener))
             if not saved:
-                check(given)  # before Prefect, which takes seconds, is even loaded
+                check(given)  # before Prefect is loaded, which takes seconds
             start_prefect(verbose=verbose)
             result: R = orchestrator.needed().run(flow, without_password(given), listener)
             return result
@@ -58,11 +58,11 @@ def carry_out(
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """When Ctrl-C or SIGTERM stops the block, say what is kept and end with the status of the signal.
+    """If Ctrl-C or SIGTERM stops the block, say that finished trials are kept, and end with the signal's status.
 
-    An interrupt also counts where other code turned it into an error, as pydantic's serializers do.
+    An interrupt also counts if other code turned it into an error, as pydantic's serializers do.
     """
-    # A background process of a script ignores Ctrl-C: that stays so.
+    # A background process of a shell script ignores Ctrl-C, and must go on to do so.
     numbers = [signal.SIGTERM, *([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [])]
     with noted(*numbers) as received:
         try:
@@ -90,7 +90,7 @@ def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_store(address: str) -> Store:
-    """The store that an option names, which must exist; the caller closes it."""
+    """Open the store that an option names, which must exist; the caller closes it."""
     path = None if names_block("store", address) else locate(address).path
     if path is not None and not path.exists():
         raise StoreError(

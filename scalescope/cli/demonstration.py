@@ -61,13 +61,13 @@ class DemoPart:
 
 
 def show(console: Console, carry: Carry) -> SweepRun:
-    """Run the sweeps and print what they say; return the first, with the unchanged trials alone."""
+    """Run the sweeps and print their results; return the first sweep, with the unchanged trials alone."""
     simulated = carry(SIMULATED)
     long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
     before = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)
     after = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is not None)
 
-    _title(console, "Apache Beam on Dask, as it comes: three stages of 10 s, simulated")
+    _title(console, "Apache Beam on Dask, unchanged: three stages of 10 s, simulated")
     print_run(console, before)
     _title(console, "The same sweep with the remedy: --dask_npartitions=<items>")
     console.print(render_comparison(before, after, ("as it comes", "with the remedy"), width=console.width))

@@ -1,4 +1,4 @@
-"""Serves the files beside a store's records to browsers on this machine that know the secret."""
+"""Serves the files next to a store's records to browsers on this machine that know the secret."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ HOST = "127.0.0.1"
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves files in the folders of runs and studies, read-only, on the loopback device; not raw records."""
+    """Serves files in the folders of runs and studies, without raw records, read-only, on the loopback device."""
 
     def __init__(self, folder: Path, port: int) -> None:
         secret = secret_of(folder)
         try:
             super().__init__((HOST, port), partial(_Handler, root=folder.resolve(), secret=secret))
         except OSError as error:
-            cause = "Another program, perhaps an earlier `scalescope serve`, has it."
+            cause = "Another program, perhaps an earlier `scalescope serve`, uses it."
             next_step = "End that program, or give another port: --port NUMBER."
             text = f"Cannot listen on port {port}: {error.strerror}"
             raise InfrastructureError(text, where=HOST, cause=cause, next_step=next_step) from error
-        self.url = f"http://{HOST}:{self.server_port}/{secret}"  # where a browser finds the folder
+        self.url = f"http://{HOST}:{self.server_port}/{secret}"  # address of the folder for browsers
 
 
 def secret_of(folder: Path) -> str:
-    """The secret under which a folder is served, kept beside it for its owner, so that links stay valid."""
+    """The secret under which a folder is served, kept next to it for its owner, so that links stay valid."""
     path = folder.with_name(f"{folder.name}.secret")
     if not path.exists():
         make_folder(folder)
@@ -45,7 +45,7 @@ def secret_of(folder: Path) -> str:
             temporary.write_text(secrets.token_urlsafe(32), encoding="ascii")
     found = path.stat()
     if found.st_mode & 0o077 or found.st_uid != os.getuid():
-        next_step = "Delete it: a new one is made, and older links end."
+        next_step = "Delete the file: a new secret is made, and older links stop working."
         raise StoreError(
             "Others can read the secret under which files are served", where=str(path), next_step=next_step
         )

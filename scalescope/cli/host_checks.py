@@ -36,11 +36,11 @@ from scalescope.studies import STUDIES
 class Check:
     """One check and its result."""
 
-    name: str  # what
-    purpose: str  # what needs it
-    works: bool  # whether it does
-    found: str  # version or measurement, or what is wrong and what helps
-    essential: bool = False  # whether nothing works without it
+    name: str  # package or ability
+    purpose: str  # features that need it
+    works: bool
+    found: str  # version or measurement; if it does not work, the fault and the remedy
+    essential: bool = False  # True if nothing works without it
 
     @property
     def mark(self) -> str:
@@ -135,9 +135,9 @@ def _import(package: Package) -> str:
 
 
 def _installed(package: Package) -> Check:
-    """Without importing it: some packages take seconds, and print."""
+    """Check a package without importing it, because some take seconds and print."""
     if find_spec(package.module) is not None:
-        builds = metadata.packages_distributions().get(package.module, [package.name])  # of XGBoost there are two
+        builds = metadata.packages_distributions().get(package.module, [package.name])  # XGBoost has two distributions
         return Check(package.name, package.purpose, True, metadata.version(builds[0]))
     return Check(package.name, package.purpose, False, f"not installed: {install_command(package.extra)}")
 
@@ -152,7 +152,7 @@ def _attempt(name: str, purpose: str, look: Callable[[], str], *, essential: boo
 
 
 def _store() -> str:
-    from scalescope.store.store import Store  # that it cannot be imported is one of the things to find out
+    from scalescope.store.store import Store  # imported here, because the check is whether it can be
 
     with Store.open() as store:
         return store.where
@@ -170,12 +170,12 @@ def _cluster(kind: str) -> str:
 
 
 def _emulation() -> str:
-    """Measure how long tasks must be for this host to emulate so many workers."""
+    """Measure how long tasks must be for this host to emulate many workers."""
     point = Point(workers=100, params={"items": 100, "seconds": 0.1, "stages": 1})
     with _driver("light") as driver:
         outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=60)
     if outcome.state is not TrialState.VALID:
-        raise ClusterError(f"a trial on it was {outcome.state.value}: {outcome.reason}")
+        raise ClusterError(f"a trial on the cluster was {outcome.state.value}: {outcome.reason}")
     limit = EmulationLimit.from_mapping(outcome.facts["cluster"]["limit"])
     return "; ".join(limit.sentence(workers) for workers in (100, 300, 1000))
 

@@ -41,8 +41,8 @@ def _studies(studies: Iterable[tuple[str, StudyType]]) -> Iterator[Row]:
             yield study.command, partial(_of_study, kind), statuses
 
 
-# Commands, their functions (or what returns them, or groups of commands), and what their exit statuses mean. Only the
-# command that is run is imported.
+# Commands, their functions (or functions that return these, or groups of commands), and the meanings of their exit
+# statuses. Only the command that is run is imported.
 COMMANDS: Sequence[Row] = (
     (
         "sweep",
@@ -66,7 +66,7 @@ COMMANDS: Sequence[Row] = (
         exit_statuses(
             FINDING,
             ok="no regression",
-            finding="a confirmed regression, nothing measured, or no night --expected-within",
+            finding="a confirmed regression, nothing measured, or no recent night (--expected-within)",
         ),
     ),
     ("alerts", "scalescope.cli.commands.alerts:app", PLAIN),
@@ -75,7 +75,7 @@ COMMANDS: Sequence[Row] = (
         "watch",
         "scalescope.cli.commands.watch:watch",
         exit_statuses(
-            FINDING, ok="work moved", finding="nothing moved at the end, or with --record a critical finding"
+            FINDING, ok="not stuck", finding="the cluster was stuck at the end, or with --record a critical finding"
         ),
     ),
     (
@@ -100,9 +100,9 @@ COMMANDS: Sequence[Row] = (
     ("mcp", "scalescope.cli.commands.agents:mcp", PLAIN),
 )
 OF_SCRIPTS = ("run", "fix")
-# Context of these: what follows the script belongs to it
+# Context of commands that take a script: words after the script are its arguments
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-# Their options whose value is the next word
+# Options of these commands whose value is the next word
 VALUED = ("--report", "--environment", "-e", "--require", "--store", "--budget")
 
 
@@ -118,12 +118,12 @@ def _options(
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Handled elsewhere: `run` takes `--debug` out, `_version` ends the process."""
+    """Declares options that others handle: `run` removes `--debug`, `_version` ends the process."""
 
 
 @cache
 def app(command: str = "") -> typer.Typer:
-    """The command line: with this command alone, or if there is none of that name with all."""
+    """The command line with only `command`, or with all commands if none has that name."""
     made = typer.Typer(
         name="scalescope",
         help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
@@ -148,21 +148,21 @@ def app(command: str = "") -> typer.Typer:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
-        # With LC_ALL=C, neither names of files nor our own words could be written; `run` takes it back for the script.
+        # With LC_ALL=C, file names and our own texts could not be written. `scalescope run` undoes this for the script.
         os.environ["PYTHONUTF8"], os.environ[OUR_UTF8] = "1", "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal of other encodings shows ? for what it lacks
+            stream.reconfigure(errors="replace")  # a terminal with another encoding shows ? for what it lacks
     given = sys.argv[1:] if argv is None else argv
     status = run(given)
-    if _command(given) == "run":  # its status is the script's, which one more Ctrl-C must not change
+    if _command(given) == "run":  # the status is the script's; another Ctrl-C must not change it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line; return its exit status. Only here do errors become statuses."""
+    """Run a command line; return its exit status. Errors become statuses only here."""
     own = argv[: _script(argv)]
     debug = "--debug" in own  # at any position
     arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
@@ -170,12 +170,12 @@ def run(argv: Sequence[str]) -> int:
     with noted(signal.SIGTERM) as received:
         try:
             typer.main.get_command(app(command)).main(arguments, prog_name="scalescope")
-        except SystemExit as end:  # Typer turns an interrupt into one, too
+        except SystemExit as end:  # Typer also turns an interrupt into SystemExit
             return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
         except ScalescopeError as error:
             _explain(error, debug=debug)
             return error.exit_status
-        except Exception as error:  # noqa: BLE001 - whatever it is, the person gets a sentence and a program a status
+        except Exception as error:  # noqa: BLE001 - any error becomes a sentence for people and a status for programs
             _explain(error, debug=debug)
             return ExitStatus.INFRASTRUCTURE
     return ExitStatus.OK
@@ -186,7 +186,7 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _script(argv: Sequence[str]) -> int:
-    """Where the script of `run` or `fix` stands, to which it and what follows belong; the end for other commands."""
+    """Index of the script in a command line of `run` or `fix`; the end for other commands."""
     words = iter(enumerate(argv))
     if next((text for _, text in words if not text.startswith("-")), "") in OF_SCRIPTS:
         for number, text in words:

@@ -1,7 +1,7 @@
 """Options of commands, made from declared parameters.
 
-A command is a function of `GivenOptions` and of its own options; `options(...)` makes the former. The `syntax` of a
-parameter says how the command line writes it:
+A command is a function of `GivenOptions`, which `options(...)` makes, and of its own options. The `syntax` of a
+parameter says how it is written on the command line:
 
 - "": one option of the parameter's type; a flag for `bool`
 - "axes": `NAME=VALUES` with ranges, several times
@@ -38,15 +38,15 @@ from scalescope.run.parameters import Storage
 
 AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
 SEVERAL = "Can be given several times."
-SWEEP_FIRST = "Run a sweep first, and take its run. "
+SWEEP_FIRST = "Run a sweep first, and use its run. "
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
 Brief = Annotated[
     bool,
     typer.Option(
         "--brief",
-        help="Answer in at most 6,000 characters: cause, line, evidence, fix, how sure, next command; with --json as "
-        "JSON.",
+        help="Answer in at most 6,000 characters: cause, line, evidence, fix, confidence, next command; with --json "
+        "as JSON.",
     ),
 ]
 Prefect = Annotated[
@@ -63,7 +63,7 @@ Require = Annotated[
     typer.Option(
         "--require",
         metavar="CONDITION",
-        help="What must hold, such as 'efficiency >= 0.6 at workers=16'; without `at`, at every point. The exit status "
+        help="Condition, such as 'efficiency >= 0.6 at workers=16'; without `at`, for every point. The exit status "
         "then depends on this alone, not on findings. Can be given several times.",
         show_default=False,
     ),
@@ -83,8 +83,8 @@ OtherPython = Annotated[
         "--environment",
         "-e",
         metavar="PYTHON",
-        help="The Python that runs the script or records the cluster, as a path, or requirements as of a sweep. It "
-        "needs distributed 2023.5 or newer and nothing else, and its environment is not changed.",
+        help="The Python that runs the script or records the cluster: a path, or requirements as for a sweep. It "
+        "needs only distributed 2023.5 or newer, and its environment is not changed.",
         show_default=False,
     ),
 ]
@@ -127,7 +127,7 @@ def script_python() -> str:
 
 
 class DefaultGroup(TyperGroup):
-    """A group whose first command runs where none is named: `show ID` is `show result ID`."""
+    """A group whose first command runs if none is named: `show ID` is `show result ID`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, "--help"):

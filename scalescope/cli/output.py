@@ -1,4 +1,4 @@
-"""What the command line writes: results to standard output, errors and progress to standard error."""
+"""Writes results to standard output, errors and progress to standard error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalescope.report.brief import BriefAnswer
     from scalescope.run.progress import Listener, Progress
 
-# Exit statuses that only some commands have
+# Exit statuses that not all commands have
 FINDING_OR_END = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
 
 
@@ -66,7 +66,7 @@ def say_error(text: str) -> None:
 
 @contextmanager
 def progress(*, verbose: bool = False) -> Iterator[Listener]:
-    """Show how far a run is: a bar on a terminal, else a line for each trial; with `verbose` the log too."""
+    """Show the progress of a run: a bar on a terminal, else a line for each trial; with `verbose` the log too."""
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     console = stderr()

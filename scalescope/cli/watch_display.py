@@ -1,4 +1,4 @@
-"""How a watched cluster is shown: as a picture that fits the terminal, as a line, and in a summary."""
+"""Shows a watched cluster: as a picture that fits the terminal, as a line, and in a summary."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
 from scalescope.report.screen import stderr
 
-NAME, WORDS = 9, 30  # columns of the names in front, and of what threads do
-FEW = 3  # groups listed when workers have computed for long without an end
+NAME, WORDS = 9, 30  # columns of names at the left, and of what threads do
+FEW = 3  # most groups listed when no task has ended for long while workers compute
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def shown(address: str) -> Iterator[Callable[[Look], None]]:
 
 
 class _Liner:
-    """One line for each look, and what is stuck if that is new."""
+    """One line for each look, and stuck tasks that were not shown before."""
 
     def __init__(self) -> None:
         self._told: object = None

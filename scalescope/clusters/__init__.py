@@ -1,6 +1,6 @@
 """Clusters of every kind behind one interface, a folder for each kind; `jobqueue` holds all batch systems.
 
-This module imports only the standard library, so that the simulated cluster's clock can be installed first.
+This module imports only the standard library, so that the simulated cluster's clock can be installed before others.
 """
 
 from __future__ import annotations

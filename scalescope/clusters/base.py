@@ -1,4 +1,4 @@
-"""What the driver needs from a cluster, whatever its kind."""
+"""The interface of clusters that the driver uses."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# HTTP has no login, and shows logs, names of tasks and call stacks to every user of the machine.
+# No HTTP: it has no login, and would show logs, names of tasks and call stacks to every user of the machine.
 NO_HTTP: Mapping[str, Any] = MappingProxyType(
     {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 )
-# For clusters with nannies: do not end a nanny that is slow to restart its worker.
+# For clusters with nannies: a nanny that is slow to restart its worker is not ended.
 NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h", **NO_HTTP})
 
 S = TypeVar("S", bound="ClusterSpec")
@@ -36,24 +36,24 @@ S = TypeVar("S", bound="ClusterSpec")
 class Cluster(ABC, Generic[S]):
     """A Dask cluster of one kind, owned by one driver process.
 
-    The driver calls `open`, then `scale` and `running` for every trial, then `close`. `close` may be called at any
-    time, and again.
+    The driver calls `open`, then `scale` and `running` for every trial, then `close`. `close` may be called at any time
+    and more than once.
     """
 
-    shows: ClassVar[str]  # what a trial on it can show
+    shows: ClassVar[str]  # what a trial on such a cluster can show
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of the driver; a point's own overrides it
-    nannies: ClassVar[bool] = False  # whether every worker has a nanny, which keeps the log of a dead worker
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # for the driver; a point's own overrides it
+    nannies: ClassVar[bool] = False  # True if every worker has a nanny, which keeps the log of a dead worker
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
-        self.answered: set[object] = set()  # control planes that have answered; the driver passes it on
-        # The driver sets these before `scale`:
-        self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for
-        self.groups: Mapping[str, int] = {}  # worker group -> how many of the workers are in it
-        self.folder = ""  # workers that see it may also import from it
-        self.left = ""  # what `close` could not remove and why, for people
+        self.answered: set[object] = set()  # control planes that have answered; the driver passes the set on
+        # The driver sets these attributes before `scale`:
+        self.report: Callable[[str], object] = lambda text: None  # called with a sentence on what `scale` waits for
+        self.groups: Mapping[str, int] = {}  # number of workers by worker group
+        self.folder = ""  # workers that can see this folder may import from it
+        self.left = ""  # sentence on resources that `close` could not remove, and why
 
     @property
     def kind(self) -> str:
@@ -64,12 +64,12 @@ class Cluster(ABC, Generic[S]):
         """Start the scheduler; this process already has the cluster's Dask configuration."""
 
     def is_whole(self) -> bool:
-        """Whether it can be scaled again; if a process of it ended for good, it must be opened anew."""
+        """Whether the cluster can be scaled again; if one of its processes ended for good, a new one must be opened."""
         return True
 
     @abstractmethod
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers, all registered, or raise `WorkersMissing`."""
+        """Start and stop workers until exactly `workers` are registered, or raise `WorkersMissing`."""
 
     @abstractmethod
     def client(self) -> Client:
@@ -80,7 +80,7 @@ class Cluster(ABC, Generic[S]):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What a reader of the result must know, as JSON; each kind adds its own."""
+        """Facts about the cluster for readers of the result, as JSON; each kind adds its own."""
         return {
             "kind": self.kind,
             "clock": "real" if self.spec.real_time else "virtual",
@@ -93,11 +93,11 @@ class Cluster(ABC, Generic[S]):
         return ClusterError(f"the {self.kind} cluster is not open", next_step="call `open` first")
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The job script or manifest for a cluster of that size, if any; values known only later are in capitals."""
+        """The job script or manifest for a cluster of that size, if any; unknown values are names in capitals."""
         return ""
 
     def losses(self) -> str:
-        """Why workers were lost during the last trial, if the cluster knows; empty if none was."""
+        """Why workers were lost during the last trial; empty if none were lost, or the cluster does not know."""
         return ""
 
     def outage(self) -> str:
@@ -108,21 +108,21 @@ class Cluster(ABC, Generic[S]):
         return ""
 
     def records(self) -> Mapping[str, Columns]:
-        """Rows that the cluster itself recorded of the last trial, by table of `model.records`, or `ClusterError`."""
+        """Rows that the cluster recorded in the last trial, by table of `model.records`; may raise `ClusterError`."""
         return {}
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Entered while the driver waits for a request, on the thread that opened the cluster."""
+        """Context entered while the driver waits for a request, on the thread that opened the cluster."""
         yield
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Entered during a trial, on the thread that runs the workload."""
+        """Context entered during a trial, on the thread that runs the workload."""
         yield
 
     def breaking(self, fault: Fault) -> Injection:
-        """A context manager that injects the fault; called only if the specification lists it."""
+        """A context manager that injects the fault; called only for faults that the specification lists."""
         raise NotImplementedError(self.kind)
 
     @contextmanager

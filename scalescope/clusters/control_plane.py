@@ -1,4 +1,4 @@
-"""Waiting for the server of a cluster that is silent, and how long it was."""
+"""Asks the server of a cluster again while it is silent, and measures how long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scalescope.errors import ClusterError
 
 AGAIN_S = 1.0  # seconds between a question that got no answer and the next try
 
-OUTAGE_S = 5.0  # silence after which what the server knows of others may be old
+OUTAGE_S = 5.0  # seconds of silence after which the server's knowledge of others may be old
 
 T = TypeVar("T")
 
@@ -19,14 +19,14 @@ class ControlPlane:
     """A server that is asked one question after the other."""
 
     def __init__(self) -> None:
-        self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
+        self.silent_s = 0.0  # longest silence in seconds; callers may set it to 0
         self.back_since = 0.0  # end of the last silence of at least `OUTAGE_S`, by the monotonic clock; 0 if none was
-        self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
+        self._silent_since = 0.0  # begin of the present silence, by the monotonic clock; 0 without silence
 
     def _wait(
         self, ask: Callable[[], T], is_silent: Callable[[ClusterError], bool], patience_s: Callable[[], float]
     ) -> T:
-        """The answer to `ask`; while errors are silence, it is asked again for `patience_s`."""
+        """The answer to `ask`, which is called again for `patience_s` seconds while its errors mean silence."""
         began = time.monotonic()
         while True:
             asked = time.monotonic()

@@ -16,18 +16,18 @@ from scalescope.clusters.trial_watch import BackgroundThread
 from scalescope.model.fault import LASTS_S, Fault
 from scalescope.model.records import Columns
 
-PROOF_S = 5.0  # a killed process must be gone within these seconds
+PROOF_S = 5.0  # seconds within which a killed process must be gone
 THIEVES_PER_CPU = 4
 
 _SPIN = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 class Injection(BackgroundThread):
-    """Injects a fault from a thread; leaving it undoes what can be undone."""
+    """Injects a fault from a thread; leaving the context undoes what can be undone."""
 
     def __init__(self, fault: Fault, victim: Callable[[], tuple[str, int]]) -> None:
         super().__init__(f"fault-{fault.kind}")
-        # Once the fault has fired also its begin and end (seconds since the epoch), worker and proof.
+        # After the fault has fired, also its begin and end (seconds since the epoch), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
         # Why the fault has not fired; empty if it has.
         self.problem = f"the call ended before {fault.after_s:g} s, when the fault was due"
@@ -35,7 +35,7 @@ class Injection(BackgroundThread):
         self._victim = victim  # address and process id of the worker to break, asked when the fault is due
 
     def columns(self, ahead_s: float) -> Columns:
-        """Its row of the table `faults`; the scheduler's clock is `ahead_s` ahead of this process's."""
+        """The fault's row of the table `faults`; the scheduler's clock is `ahead_s` ahead of this process's."""
         return {
             "kind": [self._fault.kind],
             "worker": [self.facts["worker"]],
@@ -46,7 +46,7 @@ class Injection(BackgroundThread):
     def _run(self) -> None:
         if self._over.wait(self._fault.after_s):
             return
-        self.problem = "it could not be proved"
+        self.problem = "the fault could not be proved"
         try:
             address, pid = ("", 0) if self._fault.kind == "steal-cpu" else self._victim()
             begin = time.time()
@@ -80,7 +80,7 @@ class Injection(BackgroundThread):
         return f"process {pid} was stopped" if stopped else ""
 
     def _steal(self, pid: int) -> str:
-        # Each thief leads a session of its own: Linux gives all sessions the same share (autogroup, sched(7)).
+        # Each thief leads its own session, because Linux gives all sessions the same share (autogroup, sched(7)).
         count = THIEVES_PER_CPU * (os.cpu_count() or 1)
         thieves = [
             psutil.Popen([sys.executable, "-Sc", _SPIN, str(LASTS_S)], stdin=subprocess.DEVNULL, start_new_session=True)

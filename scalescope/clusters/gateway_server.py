@@ -1,4 +1,4 @@
-"""Asks a server of Dask Gateway, which starts clusters for its users and tells how to reach them."""
+"""A client of Dask Gateway's server, which starts clusters for its users and tells how to reach them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dask_gateway.client import ClusterReport
     from distributed.security import Security
 
-ANSWER_S = 20.0  # within which a live server answers
+ANSWER_S = 20.0  # seconds within which a live server answers
 LOOK_S = 0.3
 LOGINS = {
     "basic": "dask_gateway.auth:BasicAuth",
@@ -31,13 +31,13 @@ LOGINS = {
 }
 AWAY, REFUSED, NOT_ALLOWED = "server-away", "refused", "not-allowed"  # categories of errors
 _ENDING = (ClusterStatus.STOPPING, ClusterStatus.STOPPED, ClusterStatus.FAILED)
-_DOWN = (502, 503, 504)  # statuses with which a proxy answers for a server that is away
+_DOWN = (502, 503, 504)  # HTTP statuses that a proxy sends for a server that is away
 
 T = TypeVar("T")
 
 
 class GatewayServer(ControlPlane):
-    """A server, and a login to it; whatever is empty is as Dask's configuration says (`gateway.*`)."""
+    """A server, and a login to it; empty arguments are taken from Dask's configuration (`gateway.*`)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class GatewayServer(ControlPlane):
             ) from error
 
     def ask(self, question: Callable[[Any], Awaitable[T]], limit_s: float = ANSWER_S, patience_s: float = 0.0) -> T:
-        """The answer to a question that takes a `Gateway`; an absent server is asked again for `patience_s`."""
+        """The result of `question(Gateway)`; a server that is away is asked again for `patience_s` seconds."""
 
         def ask() -> T:
             try:
@@ -73,23 +73,23 @@ class GatewayServer(ControlPlane):
         return self.ask(lambda gateway: gateway.get_cluster(name), patience_s=patience_s)
 
     def running(self, name: str, patience_s: float = 0.0) -> bool:
-        """Whether there is such a cluster, and nobody has stopped it."""
+        """Whether a cluster of this name exists and was not stopped."""
         try:
             return self.report(name, patience_s).status not in _ENDING
         except ClusterError as error:
-            if error.category != REFUSED or name not in error.cause:  # else it says that it knows no such cluster
+            if error.category != REFUSED or name not in error.cause:  # otherwise the server does not know the cluster
                 raise
             return False
 
     def security(self, name: str) -> Security:
-        """What proves to the scheduler of a cluster that this is its user."""
+        """TLS credentials with which the user connects to the scheduler of a cluster."""
         found = self.report(name)
         if found.security is None:
             raise ClusterError(
-                f"the cluster {name} does not run",
+                f"cluster {name} is not running",
                 where=self.address,
                 cause=f"the server of Dask Gateway says that it is {found.status.name.lower()}",
-                next_step="`dask_gateway.Gateway().list_clusters()` shows those that do",
+                next_step="`dask_gateway.Gateway().list_clusters()` shows the running clusters",
             )
         return found.security
 
@@ -108,7 +108,7 @@ class GatewayServer(ControlPlane):
                 ) from error
 
     def stop(self, name: str, limit_s: float) -> bool:
-        """Have a cluster stopped; whether all of it is gone within `limit_s`. After a `ClusterError`, it may run on."""
+        """Stop a cluster; return whether it is gone within `limit_s`. After a `ClusterError`, it may still run."""
         deadline = time.monotonic() + limit_s
         self.ask(lambda gateway: gateway.stop_cluster(name), min(limit_s, ANSWER_S))
         while time.monotonic() < deadline:
@@ -124,7 +124,7 @@ class GatewayServer(ControlPlane):
 
     def _told(self, error: Exception, limit_s: float) -> ClusterError:
         what, category, cause = "the server of Dask Gateway refused", REFUSED, str(error)
-        next_step = "correct that, or cluster.address; `dask_gateway.Gateway().cluster_options()` shows its options"
+        next_step = "correct that, or cluster.address; `dask_gateway.Gateway().cluster_options()` lists all options"
         status = getattr(error, "status", 0)
         if status in (401, 403):
             what, category = "the server of Dask Gateway refused the login", NOT_ALLOWED

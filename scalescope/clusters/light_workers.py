@@ -19,7 +19,7 @@ import distributed.worker
 from distributed.system_monitor import SystemMonitor
 from distributed.utils import DequeHandler, in_async_call
 
-# Bookkeeping of the process (profiler, ticks, monitors) is off: each worker would repeat it. The profiler costs most.
+# Bookkeeping of the process (profiler, ticks, monitors) is off, because each worker would repeat it.
 CONFIG: dict[str, Any] = {
     "distributed.admin.system-monitor.disk": False,
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {
 
 
 def apply() -> None:
-    """Make `CONFIG` the defaults of this process; the user's own settings stay."""
+    """Make `CONFIG` the defaults of this process; the user's settings override them."""
     dask.config.update_defaults(_nested(CONFIG))
 
 
@@ -54,7 +54,7 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LightWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker without an HTTP server of its own, whose clock is the scheduler's."""
+    """A worker without an HTTP server, whose clock is the scheduler's."""
 
     _client: distributed.Client | None
 
@@ -71,7 +71,7 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
         pass
 
     def _get_client(self, timeout: float | None = None) -> distributed.Client:
-        """The client of its tasks, as on a machine of its own; another worker takes the one of the whole process."""
+        """A client for the tasks of this worker alone; distributed would share one client in the whole process."""
         if self._client is None:
             asynchronous = in_async_call(self.loop)
             self._client = distributed.Client(
@@ -89,12 +89,12 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
         return self._client
 
     def _setup_logging(self, logger: logging.Logger) -> None:
-        # With a handler per worker, each would handle every record of the process: quadratic in the workers.
+        # With a handler per worker, each would handle all records of the process: quadratic in the number of workers.
         self._deque_handler = _shared_handler()
         logger.addHandler(self._deque_handler)
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a server would be most of a worker's cost."""
+        """Do nothing, because an HTTP server would be most of a worker's cost."""
 
 
 class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
@@ -106,7 +106,7 @@ class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
 
 @contextmanager
 def cheap_start(*, versions: bool = True) -> Iterator[None]:
-    """Let workers of this process share one monitor and one look at the installed packages.
+    """Let workers of this process share one system monitor and one list of the installed packages.
 
     With `versions=False`, workers do not tell the scheduler their versions; it must have run `compare_no_versions`.
     """

@@ -1,4 +1,4 @@
-"""Imported by a process, it starts no HTTP server, which even without routes would answer `/sitemap.json`."""
+"""Keeps a process that imports it from starting an HTTP server; even without routes, that answers `/sitemap.json`."""
 
 from distributed.node import ServerNode
 

@@ -29,16 +29,16 @@ class ObservedCluster(Cluster[S]):
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._observer: distributed.Client | None = None
-        self._present: Mapping[str, int] = {}  # address -> threads
+        self._present: Mapping[str, int] = {}  # threads of present workers, by address
 
     def _open(self) -> distributed.Client:
         if self._observer is None:
             raise self._not_open()
-        if self._observer.scheduler is None:  # distributed gives up a client that cannot reconnect
+        if self._observer.scheduler is None:  # distributed closes a client that cannot reconnect
             raise ClusterError(
                 "the connection to the scheduler was lost",
                 where=f"{self.kind} cluster",
-                cause="the scheduler, or what leads to it, did not answer for half a minute",
+                cause="the scheduler or the network did not answer for half a minute",
                 next_step="run the trial again",
                 category="no-connection",
             )
@@ -50,7 +50,7 @@ class ObservedCluster(Cluster[S]):
             close_client(observer)
 
     def _wait(self, workers: int, threads: int, timeout_s: float) -> bool:
-        """Whether there are exactly these workers within `timeout_s`."""
+        """Wait for exactly `workers` workers; return whether they are there within `timeout_s` seconds."""
         client, deadline = self._open(), time.monotonic() + timeout_s
         while True:
             self._present = {str(address): int(number) for address, number in client.nthreads().items()}
@@ -76,9 +76,9 @@ class ObservedCluster(Cluster[S]):
 
 
 def versions_of(address: str, security: distributed.Security | None, timeout_s: float) -> dict[str, str]:
-    """Versions of Python and packages of a scheduler, by a question that all releases since 2023.5 answer.
+    """Versions of Python and packages of a scheduler, by a request that all releases since 2023.5 answer.
 
-    A client would not do: one that connects to another release may raise anything, such as `TypeError`.
+    A `Client` is not used, because connecting it to another release may raise any error, such as `TypeError`.
 
     Raises:
         OSError: Nobody answers.
@@ -101,19 +101,19 @@ def close_client(client: distributed.Client) -> None:
     """
     try:
         client.close()
-    except Exception as error:  # noqa: BLE001 - the caller goes on to remove its other resources
+    except Exception as error:  # noqa: BLE001 - the caller must go on and remove other resources
         _logger.info("%s had ended with %s: %s", client, type(error).__name__, error)
-        client._handle_report_task = None  # else `close` raises the same error again
+        client._handle_report_task = None  # otherwise `close` raises the same error again
         try:
             client.close()
-        except Exception as again:  # noqa: BLE001 - the same
+        except Exception as again:  # noqa: BLE001 - as above
             _logger.warning("%s cannot be closed: %s: %s", client, type(again).__name__, again)
 
 
 def root_cause(error: BaseException) -> str:
-    """The first of a chain of exceptions, in words."""
+    """Text of the first exception in a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
-    if isinstance(error, MemoryError):  # distributed read eight bytes of another protocol as the length of a message
+    if isinstance(error, MemoryError):  # distributed took eight bytes of another protocol for the length of a message
         return "the server at that address does not speak Dask's protocol: it may be a web server or a proxy"
     return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """Protects the processes of a cluster on this machine: other users cannot connect, and children end with their parent.
 
-Whoever reaches a scheduler or a worker can run code as its user, and every user of the machine reaches its loopback
-device. The kernel tells the user of a connection before a byte of it is read, so no secret and no encryption is needed.
+Whoever can connect to a scheduler or a worker can run code as its user, and every user of the machine can connect over
+the loopback device. The kernel tells the user of a connection before its first byte is read, so no secret is needed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _logger = logging.getLogger(__name__)
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies (Linux only; see prctl(2)).
+    """Make the kernel kill this process when its parent dies (Linux only; see prctl(2)).
 
-    distributed watches a pipe to the nanny from a thread, which starves if a task never releases the interpreter lock.
+    distributed watches the nanny from a thread, which cannot run while a task holds the interpreter lock.
     """
     if sys.platform != "linux":
         return
@@ -45,7 +45,7 @@ def end_with_parent() -> None:
 
 @functools.cache
 def refuse_other_users() -> bool:
-    """Refuse connections of other users in this process; call it before anything listens.
+    """Refuse connections from other users in this process; call this before anything listens.
 
     Returns False, and refuses nobody, if the system does not tell the user of a connection.
     """
@@ -56,27 +56,27 @@ def refuse_other_users() -> bool:
     if known:
         backends["tcp"] = _Backend()
     else:
-        _logger.warning("other users of this machine can reach this cluster: the system does not tell who connects")
+        _logger.warning("other users of this machine can use this cluster: the system does not tell who connects")
     return known
 
 
 def words() -> str:
-    """Whether other users are refused, for the facts of a cluster."""
+    """Sentence part for the facts of a cluster: whether other users are refused."""
     return "other users refused" if refuse_other_users() else "open to other users of the machine"
 
 
 def _ours(connection: socket.socket, state: int) -> bool:
-    """Whether the other end of a connection is a process of this user, or the connection is not over loopback.
+    """Whether a connection is allowed: its other end is a process of this user, or it is not over loopback.
 
-    `state`: look for the connection itself at the other end (`_ESTABLISHED`), or, as a connection that is not yet
-    accepted has no owner, for the listening socket (`_LISTEN`).
+    `state`: `_ESTABLISHED` asks for the owner of the other end; `_LISTEN` for the owner of the listening socket,
+    because a connection that is not yet accepted has no owner.
     """
     try:
         here, there = connection.getsockname()[:2], connection.getpeername()[:2]
         if not any(ipaddress.ip_address(host).is_loopback for host, _ in (here, there)):
             return True
         owner = _owner(connection.family, there, here if state == _ESTABLISHED else ("", 0), state)
-        # If the connection has closed, another one may have taken its ports.
+        # If the connection has closed, another connection may have taken its ports.
         still = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
     except (OSError, AttributeError, ValueError):  # closed; or not Linux, or a kernel or sandbox without sock_diag(7)
         return False
@@ -84,7 +84,7 @@ def _ours(connection: socket.socket, state: int) -> bool:
 
 
 def _owner(family: int, end: tuple[str, int], other: tuple[str, int], state: int) -> int | None:
-    """The user of a TCP socket of this machine, if it exists in this state."""
+    """Id of the user of a TCP socket of this machine; None if there is no such socket in this state."""
     host, to = (socket.inet_pton(family, name) if name else b"" for name, _ in (end, other))
     ports = [struct.pack(">H", port) for _, port in (end, other)]
     header = (_REQUEST.size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)

@@ -1,6 +1,6 @@
-"""Removes what dead runs left: drivers of this machine by their folders, all else by the labels in the leases.
+"""Removes the remains of dead runs: drivers of this machine by their folders, all else by the labels in the leases.
 
-A number alone, of a job or a process, never proves that it belongs to a lease.
+The number of a job or a process alone never proves that it belongs to a lease.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
 
-LOCAL = "local"  # backend of drivers on this machine
+LOCAL = "local"  # name of the backend of drivers on this machine
 
-_AT_ONCE = 8  # leases; most of the time is spent waiting
+_AT_ONCE = 8  # leases handled at a time; most of the time is spent waiting
 
 
 class Fate(StrEnum):
-    """What was done about something that a run started."""
+    """Outcome for the resources of one lease or driver."""
 
-    OWNED = "owned"  # its owner lives: nothing was touched
-    REMOVED = "removed"  # its owner is dead: everything was removed, the lease or folder too
-    WOULD_REMOVE = "would remove"  # dry run: it would have been removed
-    ELSEWHERE = "elsewhere"  # not touched: another host must tell whether its owner lives, or remove it
-    FAILED = "failed"  # its owner is dead, but something could not be removed: lease or folder stay for the next time
+    OWNED = "owned"  # the owner lives, so nothing was touched
+    REMOVED = "removed"  # the owner is dead, and everything was removed, including the lease or folder
+    WOULD_REMOVE = "would remove"  # dry run: everything would have been removed
+    ELSEWHERE = "elsewhere"  # not touched; `scalescope reap` must run on another host
+    FAILED = "failed"  # the owner is dead, but something could not be removed; lease or folder stay
 
 
 @dataclass(frozen=True)
 class Reaped:
-    """What became of a lease, or of the folder of a driver."""
+    """Result for a lease, or for the folder of a driver."""
 
-    label: str  # of the lease, or the name of the folder
+    label: str  # label of the lease, or name of the folder
     backend: str  # empty if the lease could not be read
     fate: Fate
-    removed: tuple[str, ...] = ()  # numbers of jobs or processes; in a dry run, those that would be removed
+    removed: tuple[str, ...] = ()  # ids of removed jobs or processes; in a dry run, of those to remove
     words: str = ""  # the reason, for people
-    next_step: str = ""  # what to do about it, if anything
+    next_step: str = ""  # what the user can do, if anything
 
 
-# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, and whether this is a dry run.
+# Removes the remains of a dead owner. Arguments: the lease, why the owner counts as dead, and whether it is a dry run.
 Reaper = Callable[[Lease, str, bool], Reaped]
 
-# Removes what dead owners on other hosts left, if the backend itself can tell. Arguments: all leases of the ledger, and
-# whether this is a dry run.
+# Removes the remains of dead owners on other hosts, if the backend can tell which are dead. Arguments: all leases of
+# the ledger, and whether it is a dry run.
 ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
 
 
 def reap(*, dry_run: bool = False) -> list[Reaped]:
-    """Remove what dead owners left; returns what became of each lease, and of each folder of a dead driver."""
-    results = list(_reap_drivers(dry_run))  # first: once a driver has ended, its jobs have no owner
+    """Remove the remains of dead owners; return a result for each lease and each folder of a dead driver."""
+    results = list(_reap_drivers(dry_run))  # first, because the jobs of a living driver have an owner
     found, broken = leases.read_all()
     results += [_unreadable(error) for error in broken]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -73,7 +73,7 @@ def reap(*, dry_run: bool = False) -> list[Reaped]:
 
 
 def reap_here(backends: Collection[str], owner: Owner | None = None) -> list[Reaped]:
-    """Remove what dead owners of this host, or this one, left on these backends; returns what became of that."""
+    """Remove the remains on these backends of dead owners on this host, or of `owner`; return the results."""
     dead = [lease for lease in leases.read_all()[0] if lease.owner.is_here and leases.is_owned(lease) is False]
     chosen = [lease for lease in dead if lease.backend in backends and owner in (None, lease.owner)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -132,14 +132,14 @@ def explain(lease: Lease) -> tuple[bool | None, str]:
         try:
             alive = not slurm_jobs.is_over(lease.owner_job, run=commands(lease))
         except ClusterError as error:
-            return None, f"its owner is Slurm job {lease.owner_job}, and Slurm does not answer: {error.cause}"
+            return None, f"its owner is Slurm job {lease.owner_job}, but Slurm does not answer: {error.cause}"
         return alive, f"its owner, Slurm job {lease.owner_job}, {'runs' if alive else 'has ended'}"
     until = "" if lease.limit_at is None else time.strftime(" before %Y-%m-%d %H:%M", time.localtime(lease.limit_at))
     return None, f"its owner is {owner}; this host cannot tell whether it lives{until}"
 
 
 def same_cluster(lease: Lease) -> bool:
-    """Whether the Slurm that answers is the lease's; true if the lease does not name one."""
+    """Whether this host's Slurm cluster is the lease's; true if the lease names none."""
     name = lease.details.get("cluster", "")
     return not name or slurm_jobs.cluster_name(run=commands(lease)) == name
 
@@ -150,7 +150,7 @@ def commands(lease: Lease) -> Run:
     return slurm_commands.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
 
 
-# ------------------------------------------------------------------ what became of it
+# ------------------------------------------------------------------ results
 
 
 def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> Reaped:

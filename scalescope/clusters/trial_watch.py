@@ -1,4 +1,4 @@
-"""Threads that watch a trial: are all workers there, and did a process of it stand still?"""
+"""Threads that watch a trial for lost workers, and for processes that stand still."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 LOOK_INTERVAL_S = 0.25
-REASON_TIMEOUT_S = 8.0  # for the batch system or Kubernetes to say why workers were lost
-CANCEL_INTERVAL_S = 1.0  # between two cancellations: a workload may submit more
-BEAT_S = 0.2  # between two looks for a standstill
+REASON_TIMEOUT_S = 8.0  # seconds for the batch system or Kubernetes to say why workers were lost
+CANCEL_INTERVAL_S = 1.0  # seconds between two cancellations, since a workload may submit more
+BEAT_S = 0.2  # seconds between two looks for a standstill
 
-# A standstill spoils a trial if it exceeds these seconds and this share of the trial: on a busy host a thread may wait
-# tenths of a second for a core.
+# A standstill spoils a trial if it exceeds both these seconds and this share of the trial; on a busy host, a thread may
+# wait tenths of a second for a core.
 LEAST_S, PART = 1.0, 0.05
 
 # A thread that waits for the interpreter lock sleeps 5 ms at a time (`sys.getswitchinterval`); a thread of a stopped
 # process does not run at all. Fewer sleeps per second than this mean a standstill.
 ASKS_PER_S = 5
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the former goes on while the host is suspended
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # CLOCK_BOOTTIME also counts while the host is suspended
 _STOPPED = "process {} of the cluster stood still for {{:.1f}} s: stopped"
 _THREAD = getattr(resource, "RUSAGE_THREAD", None)
 
 
 class BackgroundThread(ABC):
-    """Runs `_run` in a thread while entered. Leaving sets the event `_over` and waits for the thread."""
+    """A context that runs `_run` in a thread. Leaving it sets the event `_over` and waits for the thread."""
 
     def __init__(self, name: str) -> None:
         self._over = threading.Event()
@@ -54,7 +54,7 @@ class BackgroundThread(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """Must return soon after `_over` is set."""
+        """The thread's work; must return soon after `_over` is set."""
 
 
 class WorkerWatch(BackgroundThread):
@@ -64,14 +64,14 @@ class WorkerWatch(BackgroundThread):
         self,
         expected: int,
         *,
-        arrived: Callable[[], int],  # workers that are present
-        explain: Callable[[int], object],  # gets `arrived()`; raises `ClusterError` once the reason is known
+        arrived: Callable[[], int],  # returns the number of present workers
+        explain: Callable[[int], object],  # called with `arrived()`; raises `ClusterError` once the reason is known
         missing: Callable[[], str],  # names the jobs or pods without workers, and their hosts
         cancel: Callable[[], object],  # runs `cancel_everything`; raises `RuntimeError` once the cluster is closed
         what: str = "workers",
     ) -> None:
         super().__init__("scalescope-worker-watch")
-        self.lost = ""  # why workers were lost; empty if none was
+        self.lost = ""  # why workers were lost; empty if none were
         self._expected, self._arrived, self._what = expected, arrived, what
         self._explain, self._missing, self._cancel = explain, missing, cancel
 
@@ -85,7 +85,7 @@ class WorkerWatch(BackgroundThread):
         while not self._over.wait(CANCEL_INTERVAL_S):
             try:
                 self._cancel()
-            except RuntimeError:  # the driver ends, and its cluster was closed meanwhile
+            except RuntimeError:  # the driver is ending and has closed its cluster
                 return
 
     def _reason(self) -> str:
@@ -96,7 +96,7 @@ class WorkerWatch(BackgroundThread):
                 self._explain(self._arrived())
             except ClusterError as error:
                 return f"{lost}: {error}"
-            time.sleep(LOOK_INTERVAL_S)  # even if the trial ends: the reason is worth the wait
+            time.sleep(LOOK_INTERVAL_S)  # wait even if the trial has ended, to learn the reason
         return f"{lost}, of {self._missing()}; no reason is known after {REASON_TIMEOUT_S:g} s: a node may have died"
 
 
@@ -111,16 +111,16 @@ async def cancel_everything(dask_scheduler: Scheduler) -> None:
 
 
 class HaltWatch(BackgroundThread):
-    """Notices that this process or a child stood still, so that the makespan holds time that measures nothing.
+    """Notices that this process or a child stood still, which makes the makespan too long.
 
-    This process: a thread that wakes at intervals wakes late if the process was stopped, frozen or starved of CPU
-    (Linux only). Children: the system tells whether a signal has stopped them. Real time only.
+    A thread that wakes at intervals wakes late if this process was stopped, frozen or starved of CPU (Linux only). For
+    children, the system tells whether a signal has stopped them. Real time only.
     """
 
     def __init__(self) -> None:
         super().__init__("scalescope-halts")
-        self.reason = ""  # what stood still for too long, known when it is left; empty if nothing did
-        self._seconds: dict[str, float] = defaultdict(float)  # by the sentence that reports them
+        self.reason = ""  # sentence on what stood still for too long, set on leaving; empty if nothing did
+        self._seconds: dict[str, float] = defaultdict(float)  # seconds of standstill, by the sentence that reports them
 
     def __enter__(self) -> Self:
         self._below = psutil.Process().children(recursive=True)
@@ -150,5 +150,5 @@ class HaltWatch(BackgroundThread):
 
 
 def _sleeps() -> int:
-    """How often this thread has given up the CPU by itself."""
+    """Number of times that this thread has given up the CPU by itself."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw

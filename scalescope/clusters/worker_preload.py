@@ -1,4 +1,4 @@
-"""Preloaded into worker processes, before they listen."""
+"""Worker processes preload this module before they listen."""
 
 from scalescope.clusters import no_http, process_guard  # noqa: F401 - importing it suffices
 

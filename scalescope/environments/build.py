@@ -25,7 +25,7 @@ from scalescope.interpreters import Interpreter, look, refuse_without_distribute
 from scalescope.model.environment import Environment
 from scalescope.owner import make_folder
 
-_FORMAT = 1  # of the folders; another number makes all of them anew
+_FORMAT = 1  # version of the folders' layout; another number makes all environments be built anew
 _SHOWN_TEXT = 200
 
 
@@ -35,24 +35,24 @@ class Built:
 
     environment: Environment  # environment as asked for
     python: str  # path of its interpreter
-    python_version: str  # of that, such as 3.11.7
+    python_version: str  # version of that interpreter, such as 3.11.7
     packages: dict[str, str]  # version of every distribution installed, by normalised name
-    digest: str  # of `packages`, as trials record it
+    digest: str  # digest of `packages`, as trials record it
     fresh: bool  # True if this call built it
-    seconds: float  # real seconds that it took to have it
+    seconds: float  # real seconds that `ensure` took
 
 
 def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
-    """An environment that a driver can run in; built with uv unless it is in the cache.
+    """Provide an environment that a driver can run in; uv builds it unless it is in the cache.
 
-    Unpinned requirements are resolved once, when it is built; references to repositories each time. It is not
-    pruned while this process lives. If several processes want the same one, one builds and the others wait; `says` is
-    told what takes long.
+    Unpinned requirements are resolved once, when the environment is built; references to repositories each time. The
+    environment is not pruned while this process lives. If several processes want the same environment, one builds it
+    and the others wait. `says` is called with a sentence before anything that takes long.
 
     Raises:
         EnvironmentFailed: It cannot exist: requirements contradict each other, a release does not exist or does not
             build, or the interpreter cannot run a driver.
-        EnvironmentUnavailable: It cannot be built here and now: no index, no disk space, no uv.
+        EnvironmentUnavailable: It cannot be built here and now: no index, no disk space, or no uv.
     """
     began = time.monotonic()
     if environment.present:
@@ -68,7 +68,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
         manifest, fresh = _from_cache(environment, folder, says)
     except OSError as error:
         raise EnvironmentUnavailable(
-            f"environment {_shown(environment)} cannot be kept",
+            f"environment {_shown(environment)} cannot be stored",
             where=str(cache.folder()),
             cause=str(error),
             next_step=f"set {cache.VARIABLE} to another folder",
@@ -108,7 +108,7 @@ def _key(environment: Environment) -> str:
 
 
 def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """The cached environment, and whether it was built now; this process holds its lock from now on."""
+    """The cached environment, and whether this call built it; this process then holds its lock until it ends."""
 
     def waiting() -> None:
         says(f"Waiting for another process that builds or removes environment {_shown(environment)}")
@@ -121,7 +121,7 @@ def _from_cache(environment: Environment, folder: Path, says: Callable[[str], No
         if manifest is None:
             with closing(CacheLock(folder, BUILD)) as build:
                 build.own(waiting)
-                manifest = Manifest.read(folder)  # the other one has built it
+                manifest = Manifest.read(folder)  # the other process has built it
                 if manifest is None:
                     manifest, fresh = _build(environment, folder, [use.fd, build.fd], says), True
         os.utime(folder / cache.MANIFEST)
@@ -131,13 +131,13 @@ def _from_cache(environment: Environment, folder: Path, says: Callable[[str], No
 
 
 def _build(environment: Environment, folder: Path, locks: Sequence[int], says: Callable[[str], None]) -> Manifest:
-    """Build it in its place. Its manifest is written last, and nobody uses it before.
+    """Build an environment in its folder. The manifest is written last; nobody uses a folder without it.
 
-    uv and its children inherit the locks: if this process is killed, the next builder waits for them, too.
+    uv and its children inherit the locks: if this process is killed, the next builder also waits for them.
     """
     says(f"Building environment {_shown(environment)}")
     began = time.monotonic()
-    cache.remove(folder)  # what a killed builder left
+    cache.remove(folder)  # remains of a killed build
     with ExitStack() as stack:
         stack.callback(cache.remove, folder)
         manifest = _install(environment, folder, locks)
@@ -174,12 +174,12 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
         added=added,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         size=cache.size(folder),
-        uv=uv.run(["--version"], what="uv does not say its version").strip(),
+        uv=uv.run(["--version"], what="uv does not print its version").strip(),
     )
 
 
 def _python(environment: Environment) -> str:
-    """This interpreter if its version fits: two builds of one version may have other patches and libraries."""
+    """This interpreter if its version fits, because another build of the version may differ; else the version."""
     version = environment.python_version
     own = not version or (platform.python_version() + ".").startswith(version + ".")
     return sys.executable if own else version

@@ -15,7 +15,7 @@ from scalescope.errors import EnvironmentUnavailable
 from scalescope.owner import user_folder
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
-# Written last, so a folder without it is not whole; its modification time is that of the last use.
+# Written last, so a folder without this file is incomplete. Its modification time is the time of the last use.
 MANIFEST = "environment.json"
 
 _DAY_S = 86_400.0
@@ -26,10 +26,10 @@ class Manifest:
     """The file that describes an environment, in its folder."""
 
     text: str  # its canonical text
-    python_version: str  # of its interpreter
-    packages: dict[str, str]  # everything installed, with versions, by normalised name
-    digest: str  # of `packages`
-    resolved: list[str]  # what uv resolved the requirements to, as lines that would install the same again
+    python_version: str  # version of its interpreter
+    packages: dict[str, str]  # version of every distribution installed, by normalised name
+    digest: str  # digest of `packages`
+    resolved: list[str]  # releases that uv chose, as requirement lines that install the same again
     added: list[str]  # requirements that were added because old releases do not name them
     created: str  # in UTC, ISO 8601
     size: int  # bytes; files that it shares with uv's own cache count
@@ -37,7 +37,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """None if the folder is not whole, or its interpreter is gone."""
+        """The manifest in a folder; None if the folder is incomplete or its interpreter is gone."""
         try:
             found = cls(**json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
@@ -57,7 +57,7 @@ class Cached:
     text: str  # its canonical text
     path: Path  # its folder
     size: int  # bytes; files that it shares with uv's own cache count
-    python_version: str  # of its interpreter
+    python_version: str  # version of its interpreter
     packages: int  # number of installed packages
     created: str  # when it was built, in UTC, ISO 8601
     last_used: float  # when it was last asked for, in seconds since the epoch
@@ -66,11 +66,11 @@ class Cached:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What was removed from the cache."""
+    """Environments removed from the cache."""
 
-    removed: tuple[str, ...]  # canonical texts; empty text for what was not whole
-    in_use: tuple[str, ...]  # canonical texts of those that would have been, but are in use
-    freed: int  # bytes that the file system has back; what uv's own cache has as well is not among them
+    removed: tuple[str, ...]  # canonical texts; empty for an incomplete environment
+    in_use: tuple[str, ...]  # canonical texts of environments kept only because they are in use
+    freed: int  # bytes freed on the file system, without files that uv's own cache keeps
 
 
 def folder() -> Path:
@@ -86,7 +86,7 @@ def interpreter(path: Path) -> str:
 
 
 def list_cached() -> tuple[Cached, ...]:
-    """All whole environments, the last used first."""
+    """All complete environments, the last used first."""
     found = []
     for path in _folders():
         manifest = Manifest.read(path)
@@ -96,9 +96,9 @@ def list_cached() -> tuple[Cached, ...]:
 
 
 def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: bool = False) -> Pruned:
-    """Remove environments unused for `older_than_days`, and what killed builders left. What is in use stays.
+    """Remove environments unused for `older_than_days`, and remains of killed builds, unless they are in use.
 
-    `everything` removes recently used ones, too; `dry_run` removes nothing and reports the same.
+    `everything` also removes recently used environments; `dry_run` removes nothing and returns the same.
     """
     removed, in_use, freed = [], [], 0
     for path in _folders():
@@ -112,7 +112,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
             if lock.try_own():
                 freed += size(path, shared=False) if dry_run else remove(path)
                 removed.append(text)
-            elif manifest is not None:  # else it is being built
+            elif manifest is not None:  # without a manifest it is being built
                 in_use.append(text)
         finally:
             lock.close()
@@ -122,7 +122,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
 def remove(path: Path) -> int:
     """Remove an environment's folder, which the caller has locked; return the bytes freed."""
     try:
-        (path / MANIFEST).unlink(missing_ok=True)  # first, so that no half of it is ever used
+        (path / MANIFEST).unlink(missing_ok=True)  # first, so that a half-removed environment is never used
         freed = size(path, shared=False)
         shutil.rmtree(path)
     except FileNotFoundError:

@@ -12,25 +12,25 @@ USE, BUILD = ".lock", ".build"  # kinds of locks, and suffixes of their files
 
 
 class CacheLock:
-    """A file lock of one environment. Two kinds, so that whoever wants to build need not wait for users.
+    """A file lock of one environment. There are two kinds, so that builders need not wait for users.
 
-    `USE` is shared by users and builders, exclusive for who removes it. `BUILD` is exclusive for the builder. The file
-    lies beside the environment's folder and is never removed, else two could lock two files of one name. A child
-    process that inherits `fd` keeps the lock as well.
+    Users and builders share `USE`; removal takes it exclusively. The builder holds `BUILD` exclusively. The file lies
+    next to the environment's folder and is never removed, or two processes could lock two files of one name. A child
+    process that inherits `fd` also keeps the lock.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.fd = os.open(folder.with_suffix(kind), os.O_RDWR | os.O_CREAT, 0o644)
 
     def share(self, waiting: Callable[[], None]) -> None:
-        """Wait until nobody holds it exclusively; `waiting` is called if that takes time."""
+        """Take the lock shared; `waiting` is called if another process holds it exclusively."""
         self._take(fcntl.LOCK_SH, waiting)
 
     def own(self, waiting: Callable[[], None]) -> None:
         self._take(fcntl.LOCK_EX, waiting)
 
     def try_own(self) -> bool:
-        """Take it exclusively if nobody else holds it; whether it was taken."""
+        """Take the lock exclusively if nobody else holds it; return whether it was taken."""
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

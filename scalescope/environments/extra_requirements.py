@@ -1,4 +1,4 @@
-"""Requirements that old releases have and do not declare."""
+"""Requirements of old releases that these do not declare."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from packaging.version import Version
 
 from scalescope.model.environment import normalise
 
-DRIVER = "distributed"  # every driver needs it
+DRIVER = "distributed"  # package that every driver needs
 
 
 @dataclass(frozen=True)
 class ExtraRequirement:
     """A package that an old release needs, or needs in an old version, without declaring it."""
 
-    package: str  # the old release's
-    before: str  # the first release that works without this; each was found by trying the releases around it
-    name: str  # what it needs
-    below: str  # the version from which on that does not do
-    install: bool = False  # whether to install it; else its version is only limited where something else wants it
+    package: str  # package with the old releases
+    before: str  # first release that works without this requirement, found by trials
+    name: str  # package that the old releases need
+    below: str  # first version of that package that does not work
+    install: bool = False  # True: install it; False: only limit its version if another package needs it
 
     @property
     def requirement(self) -> str:
@@ -29,15 +29,15 @@ class ExtraRequirement:
 
 
 NEEDS = (
-    # It imports pkg_resources without asking for setuptools, which dropped it in 82 and warns of that from 80 on.
+    # Old Beam imports pkg_resources without requiring setuptools, which dropped it in 82 and warns of that from 80 on.
     ExtraRequirement("apache-beam", "2.51.0", "setuptools", "80", install=True),
-    # It uses names that NumPy 2 removed (np.unicode_, np.compat), and does not limit NumPy.
+    # Old dask uses names that NumPy 2 removed (np.unicode_, np.compat), and does not limit NumPy.
     ExtraRequirement("dask", "2023.9.0", "numpy", "2"),
 )
 
 
 def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[ExtraRequirement]:
-    """What to add to a resolution (versions by normalised name); packages that the user asked for are never touched."""
+    """Requirements to add to a resolution (versions by normalised name), but for no package that the user asked for."""
     asked = set(asked)
     return [
         need

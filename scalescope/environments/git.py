@@ -21,7 +21,7 @@ TIMEOUT_S = 600.0  # seconds; a clone of a large repository takes minutes
 
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _FILE = "file://"
-# Variables with which git would use another repository than the one it is told (set while a hook runs)
+# Variables that make git use another repository than the given one; git sets them while a hook runs
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
 _LOG = ("--no-show-signature", "--format=%H%x09%P%x09%s")
 
@@ -31,7 +31,7 @@ class Commit:
     """A commit of a repository."""
 
     id: str  # 40 hexadecimal digits
-    parents: tuple[str, ...]  # ids; the first is the one that the others were merged into
+    parents: tuple[str, ...]  # ids of parents; for a merge, the first is the branch merged into
     subject: str  # first line of its message, printable
 
     @property
@@ -40,7 +40,7 @@ class Commit:
 
 
 def with_commits(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a run or study with commits in place of the references in its environments."""
+    """Parameters of a run or study, with references in its environments replaced by commits."""
     return {name: _with_commits(value, environment=name == ENVIRONMENT) for name, value in given.items()}
 
 
@@ -57,7 +57,7 @@ def _with_commits(value: Any, *, environment: bool) -> Any:
 
 
 def pinned(environment: Environment) -> Environment:
-    """The environment with commits in place of the references to repositories; the same object if it has none."""
+    """The environment with references to repositories replaced by commits; the same object if it has none."""
     requirements = tuple(map(_pinned, environment.requirements))
     if requirements == environment.requirements:
         return environment
@@ -71,7 +71,7 @@ def _pinned(requirement: str) -> str:
 
 
 def commit(address: str, ref: str) -> str:
-    """Id of the commit that a reference of a repository means; without one, of what is checked out there.
+    """Id of the commit that a reference of a repository means; without a reference, of the checked-out commit.
 
     Raises:
         EnvironmentFailed: There is no such repository or reference, or the checkout differs from its commit.
@@ -84,7 +84,7 @@ def commit(address: str, ref: str) -> str:
             raise EnvironmentFailed(
                 "the checkout has changes that are not committed",
                 where=folder,
-                next_step="commit them; or measure what is committed: append @HEAD",
+                next_step="commit the changes; or append @HEAD to measure the last commit",
             )
         return _parse(folder, address, ref or "HEAD")
     names = [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref] if ref else ["HEAD"]
@@ -95,11 +95,11 @@ def of_release(address: str, version: str) -> str:
     """Id of the commit with the tag of a release: `1.2`, `v1.2` or `name-1.2`."""
     ends = re.compile(rf"^refs/tags/(?:.*[^0-9.])?{re.escape(version)}$")
     lines = (line.split("\t") for line in _git("", "ls-remote", "--tags", "--", address).splitlines())
-    tags = {name.removesuffix("^{}"): id for id, name in lines}  # what a tag points to stands behind it
+    tags = {name.removesuffix("^{}"): id for id, name in lines}  # the commit of an annotated tag comes after the tag
     found = {id for name, id in tags.items() if ends.match(name)}
     if len(found) != 1:
         raise EnvironmentFailed(
-            f"{'several tags' if found else 'no tag'} of the repository may be release {version}",
+            f"the repository has {'several tags' if found else 'no tag'} for release {version}",
             where=redact(address),
             next_step="give commits, tags or branches as the good and the bad end",
         )
@@ -110,7 +110,7 @@ def of_release(address: str, version: str) -> str:
 def history(address: str, good: str, bad: str) -> tuple[Commit, ...]:
     """The commits from `good` to `bad`, both ids, oldest first, along first parents.
 
-    If `good` lies on another branch, the first is the last commit that both have in common.
+    If `good` is on another branch, the first commit is the last one that both branches share.
     """
     with _repository(address) as folder:
         base = _git(folder, "merge-base", good, bad)
@@ -126,7 +126,7 @@ def _commit(line: str) -> Commit:
 
 @contextmanager
 def _repository(address: str) -> Iterator[str]:
-    """A folder with all commits: the repository itself if it is here, else a clone of it without files."""
+    """A folder with all commits: the repository itself if it is on this machine, else a clone without files."""
     if address.startswith(_FILE):
         yield address.removeprefix(_FILE)
         return
@@ -159,7 +159,7 @@ def _unknown(address: str, ref: str) -> NoReturn:
 
 
 def _git(folder: str, *arguments: str) -> str:
-    """What git says without blanks around it; it never asks for a password."""
+    """The output of git without blanks around it; git never asks for a password."""
     git = shutil.which("git")
     if git is None:
         raise EnvironmentUnavailable("there is no git to read repositories with", next_step="install git")

@@ -1,4 +1,4 @@
-"""Read the releases and commits that a lock file pins."""
+"""Reads the releases and commits that a lock file pins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def from_lock(path: Path | str) -> dict[str, str]:
 
 
 def _pin(requirement: str) -> tuple[str, str]:
-    """Name and version; empty texts if the requirement pins none."""
+    """Name and version; empty texts if the requirement pins no version."""
     if match := _PIN.match(requirement):
         return normalise(match[1]), match[2]
     found = split_repository(re.sub(r"\s*@\s*", "@", requirement))
@@ -56,7 +56,7 @@ def _pin(requirement: str) -> tuple[str, str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines without comments and blanks, continued ones joined."""
+    """Numbered lines without comments and blanks; continued lines are joined."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -77,10 +77,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _cause(requirement: str) -> str:
     if requirement.startswith("-"):
-        return "options are not followed"
+        return "options in a lock file are not supported"
     if "@" in requirement or "://" in requirement:
-        return "an address or a folder is no release, unless it ends with the commit of a repository"
-    return "only name==version pins one"
+        return "an address or a folder pins nothing, unless it ends with the commit of a repository"
+    return "only name==version pins a release"
 
 
 def _holds(marker: str, where: str) -> bool:

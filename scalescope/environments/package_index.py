@@ -19,7 +19,7 @@ _TIMEOUT_S = 60.0
 _NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VERSION = re.compile(r"^[A-Za-z0-9_.!+-]+$")
 _NO_MORE = "No solution found"
-# Labels of the address of a changelog (PyPA's well-known project URLs, and others in use); the first found counts.
+# Labels of changelogs among project URLs (PyPA's well-known ones, and others in use); the first found counts.
 _LABELS = ("changelog", "changes", "releasenotes", "whatsnew", "history", "news", "releases")
 
 _READ = """
@@ -53,12 +53,12 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
         if version and not _VERSION.match(version):
             raise InvalidField(field, version, "a version such as 2.50.0")
     options = ["--prerelease", "disallow"]
-    options += ["--python", sys.executable]  # else uv may download the Python that is asked about
+    options += ["--python", sys.executable]  # without this, uv may download another Python
     options += ["--python-version", python_version] if python_version else []
     try:
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
-        found = _walk(package, first, last, options)  # a package without wheels
+        found = _walk(package, first, last, options)  # the package has no wheels
     return tuple(PackageRelease(package_name(package), version) for version in reversed(found))
 
 
@@ -75,7 +75,7 @@ def _walk(package: str, first: str, last: str, options: list[str]) -> list[str]:
                 break
             raise
         found.append(version)
-        bound = f"<={version},!={version}"  # "<" would leave out the pre-releases of that very version
+        bound = f"<={version},!={version}"  # "<" would also leave out the pre-releases of that version
     return found
 
 
@@ -95,7 +95,7 @@ def _newest(requirement: str, options: list[str]) -> str:
 
 
 def changelog(built: Built, package: str) -> str:
-    """Address of a package's changelog, from its metadata in an environment; empty if it names none."""
+    """Address of a package's changelog, from its metadata in an environment; empty if the metadata has none."""
     command = [built.python, "-c", _READ, package]
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:

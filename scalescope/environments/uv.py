@@ -1,4 +1,4 @@
-"""Runs uv. Its own settings and variables decide on indexes, proxies and being offline."""
+"""Runs uv. The user's settings of uv decide on indexes, proxies and being offline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 1800.0  # seconds; a source distribution may compile for minutes
 
 _SHOWN_LINES = 15
 _SECRET = re.compile(r"(?<=://)[^/\s]*@")
-_HINTS = {  # by what uv says when the requirements are not at fault
+_HINTS = {  # advice by a text in uv's errors, for errors that are not due to the requirements
     "No space left on device": "make room, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
     "authentication credentials": "give uv the credentials of the package index",
     "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
@@ -31,15 +31,15 @@ def run(
     arguments: Sequence[str],
     *,
     what: str,
-    next_step: str = "change the requirements by what uv says",
+    next_step: str = "change the requirements as uv's message suggests",
     text: str = "",
     keep: Sequence[int] = (),
 ) -> str:
     """Run uv; return its standard output.
 
     Args:
-        arguments: Of uv.
-        what: How errors begin, such as "environment dask==2024.8.0 cannot be resolved".
+        arguments: Arguments of uv.
+        what: Start of errors, such as "environment dask==2024.8.0 cannot be resolved".
         next_step: Advice if the request cannot be met.
         text: Standard input.
         keep: File descriptors of locks, which uv and its children hold until the last of them ends.
@@ -52,13 +52,13 @@ def run(
             capture_output=True,
             timeout=TIMEOUT_S,
             pass_fds=keep,
-            # A source distribution runs its own code. Without bytecode the first trial would compile what it imports.
+            # Few variables, as source distributions run their own code; bytecode, or the first trial would compile it.
             env={"UV_COMPILE_BYTECODE": "1", **passed_on()},
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentUnavailable(
-            what, cause=f"uv did not end within {TIMEOUT_S:.0f} s", next_step="see what it waits for"
+            what, cause=f"uv did not end within {TIMEOUT_S:.0f} s", next_step="run uv by hand to see why"
         ) from error
     except OSError as error:
         raise EnvironmentUnavailable(what, cause=f"uv cannot be run: {error}") from error
@@ -89,19 +89,19 @@ def _error(status: int, stderr: str, what: str, next_step: str) -> EnvironmentFa
     reason = shorten(redact(stderr))
     hint = next((hint for sign, hint in _HINTS.items() if sign in stderr), "")
     if status < 0:
-        reason, hint = f"uv was killed by signal {-status}\n{reason}".strip(), "repeat it"
+        reason, hint = f"uv was killed by signal {-status}\n{reason}".strip(), "run the same command again"
     if hint:
         return EnvironmentUnavailable(what, cause=reason, next_step=hint)
     return EnvironmentFailed(what, cause=reason, next_step=next_step)
 
 
 def redact(text: str) -> str:
-    """`text` without users and passwords in addresses."""
+    """The text without users and passwords in addresses."""
     return _SECRET.sub("***@", text)
 
 
 def shorten(text: str) -> str:
-    """The last lines that are not empty: they say what matters."""
+    """The last lines that are not empty, which have the reason."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     cut = ["..."] if len(lines) > _SHOWN_LINES else []
     return "\n    ".join(cut + lines[-_SHOWN_LINES:]) or "uv gives no reason"

@@ -1,4 +1,4 @@
-"""The text of a bug report about an isolated symptom: nothing in it is of this machine or of the user's own."""
+"""The text of a bug report about an isolated symptom, without traces of this machine or the user."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _ruled_out(isolation: Isolation) -> list[str]:
     found = {finding.code for finding in isolation.findings}
     absent = [cause.title for cause in causes.of_trials() if cause.code not in found]
     if absent and isolation.trial.metrics is not None:
-        removed.append(f"Looked for in the isolated trial and not found: {', '.join(absent)}")
+        removed.append(f"Not found in the isolated trial: {', '.join(absent)}")
     return removed or ["nothing yet"]
 
 

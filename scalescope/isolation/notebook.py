@@ -1,4 +1,4 @@
-"""How a symptom was isolated, step by step, as an expert's notebook has it: for the terminal and as Markdown."""
+"""The steps of an isolation, written like an expert's notebook, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scalescope.isolation.result import Isolation
 from scalescope.model.words import plural
 from scalescope.report.table import markdown_text
 
-# Most trials of the first run that are shown: the smallest and the largest.
+# Most trials of the first run that are shown; the smallest and the largest are kept.
 SEEN_SHOWN = 12
 
 

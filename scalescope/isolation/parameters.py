@@ -21,7 +21,7 @@ class IsolationParameters:
     sweep: Annotated[
         Mapping[str, Any],
         Parameter(
-            "A sweep to run first; its run is then used.",
+            "A sweep to run first, whose run is then isolated.",
             title="Sweep to run first",
             syntax="sweep",
             examples=({"workload": "beam-pardo", "axes": {"workers": [10, 200], "items_per_worker": [1]}},),
@@ -29,9 +29,7 @@ class IsolationParameters:
     ] = field(default_factory=dict)
     finding: Annotated[
         str,
-        Parameter(
-            "Code of the finding to look into. Empty: the first of the verdict.", names="finding", metavar="CODE"
-        ),
+        Parameter("Code of the finding to isolate. Empty: the first of the verdict.", names="finding", metavar="CODE"),
     ] = ""
     metric: Annotated[
         str,
@@ -47,7 +45,7 @@ class IsolationParameters:
         str,
         Parameter(
             "Folder or address for notebook, reproducer, bug report, report and result. In a deployment, a relative "
-            "path starts beside the records of the run.",
+            "path starts at the folder with the run's records.",
             metavar="FOLDER",
         ),
     ] = "isolated"

@@ -1,8 +1,8 @@
-"""Remove one thing after the other, and keep a removal only while the symptom stays.
+"""Removes one thing after the other, and keeps a removal only if the symptom stays.
 
-Greedy delta debugging (Zeller and Hildebrandt, 2002) with bisection for numbers, repeated until nothing more can go.
-The caller says what can be removed (`Move`, `Number`) and measures. The result is 1-minimal: no known move, and no
-number smaller by one, keeps the symptom.
+Greedy delta debugging (Zeller and Hildebrandt, 2002) with bisection for numbers, repeated until nothing more can be
+removed. The caller says what can be removed (`Move`, `Number`) and measures. The result is 1-minimal: no known move,
+and no number smaller by one, keeps the symptom.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True)
 class SymptomReading:
-    """Whether a measurement shows the symptom, in words, and why it could not be made (empty if it was)."""
+    """Result of a measurement: whether it shows the symptom, a text, and the problem (empty if it was measured)."""
 
     shows: bool
     text: str
     problem: str = ""
 
 
-# Given a state: words for the notebook and the state after a removal; None if there is nothing (more) to remove.
+# Takes a state; returns words for the notebook and the state after a removal, or None if nothing can be removed.
 Move = Callable[[T], tuple[str, T] | None]
 
 
@@ -31,10 +31,10 @@ Move = Callable[[T], tuple[str, T] | None]
 class Number(Generic[T]):
     """A number that can be made smaller."""
 
-    name: str  # for the notebook
-    read: Callable[[T], int | None]  # None if the state has none
+    name: str  # its name in the notebook
+    read: Callable[[T], int | None]  # the number in a state; None if the state does not have it
     write: Callable[[T, int], T]
-    least: Callable[[T], int]  # the smallest number allowed there
+    least: Callable[[T], int]  # the smallest number allowed in a state
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ReductionStep(Generic[T]):
 
 @dataclass(frozen=True)
 class Reduction(Generic[T]):
-    """The smallest state that showed the symptom, all steps in order, and why they ended early (empty if not)."""
+    """The smallest state that showed the symptom, all steps in order, and why they stopped early (empty if not)."""
 
     state: T
     steps: tuple[ReductionStep[T], ...] = field(default_factory=tuple)
@@ -77,15 +77,15 @@ def reduce(
     spent: Callable[[int], str] = lambda done: "",
     tried: Callable[[ReductionStep[T]], None] = lambda step: None,
 ) -> Reduction[T]:
-    """Search.
+    """Search for the smallest state that shows the symptom.
 
     Args:
         start: A state that shows the symptom.
-        moves: What can be removed, in the order in which it is tried: what saves most, first.
-        numbers: What can be made smaller, in that order, after the moves.
-        measure: Measures a state, given words for how it was reached. Called once per state.
-        spent: Why no further measurement is allowed after so many; empty while one is.
-        tried: Told of every step as it ends.
+        moves: Removals in the order in which they are tried; those that save most come first.
+        numbers: Numbers to make smaller, in this order, after the moves.
+        measure: Measures a state; its first argument says how the state was reached. Called once per state.
+        spent: Takes the number of measurements made; returns why no more are allowed, or an empty text.
+        tried: Called with every step as it ends.
     """
     search = _Reducer(start, measure, spent, tried)
     stopped = ""
@@ -114,16 +114,16 @@ class _Reducer(Generic[T]):
         self._known = {self.state}
 
     def take(self, move: Move[T]) -> None:
-        """Try a move again and again as long as it finds something."""
+        """Try a move again and again until there is nothing more for it to remove."""
         while (change := move(self.state)) is not None and self._try(*change):
             pass
 
     def shrink(self, number: Number[T]) -> None:
-        """The smallest number that shows the symptom: the least allowed, or else by bisection."""
+        """Make a number as small as the symptom allows: first try the least, then bisect."""
         good = number.read(self.state)
         if good is None or good <= (least := number.least(self.state)):
             return
-        if number.write(self.state, good - 1) in self._known:  # it was bisected before, and nothing has changed since
+        if number.write(self.state, good - 1) in self._known:  # already bisected, and nothing has changed since
             return
         if self._try(f"{number.name} {good:,} → {least:,}", number.write(self.state, least)):
             return
@@ -136,7 +136,7 @@ class _Reducer(Generic[T]):
                 bad = middle
 
     def _try(self, words: str, state: T) -> bool:
-        if state in self._known:  # one that shows it was there before the present one, and is no smaller
+        if state in self._known:  # a known state that shows the symptom is not smaller than the present one
             return False
         if reason := self.spent(len(self.steps)):
             raise _BudgetUsedUp(reason)

@@ -1,4 +1,4 @@
-"""What can be removed from a trial, and how: clusters, workloads, settings, numbers."""
+"""Removals from a trial: of clusters, workloads, settings and numbers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
 
 STAGES, TASKS = "stages", "tasks"
-# Seconds that sleeps are cut to; the first that keeps the symptom is taken. Shorter ones would measure Dask's overhead.
+# Seconds that sleeps are cut to; the first that keeps the symptom counts. Shorter sleeps would measure Dask's overhead.
 QUICK_S = (0.1, 1.0)
-# One worker alone cannot leave another one idle.
+# With one worker, no other worker can be idle.
 FEWEST_WORKERS = 2
 
 Load = Callable[[str], Workload]
@@ -32,7 +32,7 @@ class Setting:
     workload: Workload
     cluster: ClusterSpec
     point: Point
-    seed: int = 0  # of the simulated cluster
+    seed: int = 0  # seed of the simulated cluster
     trial_timeout_s: float = 600.0
 
     @classmethod
@@ -41,7 +41,7 @@ class Setting:
 
     @property
     def sweep(self) -> Sweep:
-        """The sweep that has this trial alone."""
+        """A sweep of only this trial."""
         return Sweep(
             self.workload.name,
             cluster=self.cluster,
@@ -60,7 +60,7 @@ class Setting:
         return replace(self, point=replace(self.point, params={**self.point.params, **params}))
 
     def number(self, name: str) -> int | None:
-        """A parameter, if it is a whole number."""
+        """The parameter `name` if it is a whole number, else None."""
         value = self.point.params.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -77,7 +77,7 @@ def sentence(trial: Trial) -> str:
 
 
 def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
-    """All moves from a setting, what saves most first; `work_s` gives the recorded work T1 of a setting, in seconds."""
+    """All moves from a setting, those that save most first; `work_s` gives the recorded work T1 in seconds."""
     return [
         *(partial(_cheaper, kind) for kind, spec in kinds().items() if spec.here),
         *(partial(_simpler, start, stand_in, load, work_s) for stand_in in start.workload.simpler),
@@ -89,10 +89,10 @@ def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> 
 
 
 def numbers() -> list[Number[Setting]]:
-    """What can be made smaller.
+    """All numbers that can be made smaller.
 
-    A setting with enough items for all threads keeps enough: fewer would explain idle workers by themselves. Workers
-    and items shrink together if items are a multiple of the threads.
+    A setting with at least one item per thread stays so, because fewer items would explain idle workers. Workers and
+    items shrink together if items are a multiple of the threads.
     """
     return [
         Number(STAGES, lambda setting: setting.number(STAGES), _with(STAGES), lambda setting: 1),
@@ -149,7 +149,7 @@ def _default(name: str, setting: Setting) -> tuple[str, Setting] | None:
 
 
 def _quicker(seconds: float, setting: Setting) -> tuple[str, Setting] | None:
-    """All durations by one factor, so that their ratios stay."""
+    """Shorten all durations by one factor, so that their ratios stay."""
     durations = _durations(setting.point.params)
     longest = max(durations.values(), default=0.0)
     if longest <= seconds or longest <= QUICK_S[0]:
@@ -218,7 +218,7 @@ def _first_line(text: str) -> str:
 
 
 def checked(setting: Setting) -> str:
-    """Why a setting cannot be run at all; empty if it can."""
+    """Reason why a setting cannot be run; empty if it can."""
     try:
         setting.sweep.plan(setting.workload)
     except InvalidField as error:

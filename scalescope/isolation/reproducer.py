@@ -1,4 +1,4 @@
-"""A script that shows an isolated symptom with Dask or Beam and the standard library alone; and proof that it does."""
+"""Writes a script that shows an isolated symptom with only Dask or Beam and the standard library, and runs it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from scalescope.studies.scripts import run_alone
 from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
-# Most columns of a script.
+# Longest line of a script, in characters.
 WIDTH = 110
 # Seconds after which a script that is tried out is stopped.
 TIMEOUT_S = 120.0
-# Exit statuses of a script: a symptom is an error.
+# Exit statuses of a script if the symptom shows, and if it does not.
 SHOWN, GONE = 1, 0
 # Numbers that a script measures; a comparison of only these is copied into it.
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
@@ -38,7 +38,7 @@ _GUARDED = (
 
 @dataclass(frozen=True)
 class Reproducer:
-    """The source of a script and the distributions that it needs; without a text, why there is none."""
+    """The source of a script and the distributions that it needs; or an empty source and the reason why."""
 
     text: str
     problem: str = ""
@@ -56,17 +56,17 @@ class Confirmation:
 
 
 def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = None) -> Reproducer:
-    """The script for what was isolated; `graph` is the one that a workload `replay` replays."""
+    """The script for an isolated symptom; `graph` is the graph of a `replay` workload."""
     setting = isolation.setting
     part = parts.WORKLOAD_SCRIPTS.get(setting.workload.name)
     if part is None:
         return Reproducer(
             "",
-            f"the symptom goes when {setting.workload.name} is replaced by a replay of its graph, or that could not be "
-            "tried, and there is no script for what it does itself: hand over that workload",
+            f"the symptom needs the code of {setting.workload.name}: a replay of its graph does not show the symptom, "
+            "or could not be tried. Add that workload to the bug report",
         )
     if isolation.trial.metrics is None:
-        return Reproducer("", "the isolated trial measured nothing: hand over the workload and its error")
+        return Reproducer("", "the isolated trial measured nothing. Add the workload and its error to the bug report")
     config = dict(setting.point.dask_config)
     text = Template(parts.SCRIPT).substitute(
         title=_title(isolation),
@@ -82,29 +82,29 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
     lines = text.count("\n")
     if lines > MOST_LINES:
         tasks = 0 if graph is None else len(_tasks(setting, graph))
-        why = f"it would have {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
+        why = f"a script needs {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
         return Reproducer("", why)
     ast.parse(text)
     return Reproducer(text, needs=part.needs)
 
 
 def confirm(text: str, *, timeout_s: float = TIMEOUT_S) -> Confirmation:
-    """Run a script in a fresh, isolated process in an empty folder, in which Scalescope cannot be imported."""
+    """Run a script in a new process in an empty folder, where Scalescope cannot be imported."""
     began = monotonic()
     try:
         done = run_alone(text, timeout_s, options=("-I", "-c", _GUARDED))
     except subprocess.TimeoutExpired:
-        return Confirmation(False, "", monotonic() - began, f"it did not end within {timeout_s:g} s")
+        return Confirmation(False, "", monotonic() - began, f"the script did not end within {timeout_s:g} s")
     seconds, output = monotonic() - began, done.stdout.strip()
     if done.returncode == SHOWN and output.endswith(parts.SHOWS):
         return Confirmation(True, output, seconds)
     if done.returncode == GONE:
-        return Confirmation(False, output, seconds, "it ran, and does not show the symptom")
+        return Confirmation(False, output, seconds, "the script ran, but did not show the symptom")
     last = (done.stderr.strip() or "nothing on standard error").splitlines()[-1]
-    return Confirmation(False, output, seconds, f"it ended with status {done.returncode}: {last}")
+    return Confirmation(False, output, seconds, f"the script ended with status {done.returncode}: {last}")
 
 
-# ------------------------------------------------------------------ what is filled in
+# ------------------------------------------------------------------ parts of the script
 
 
 def _title(isolation: Isolation) -> str:
@@ -137,7 +137,7 @@ def _tasks(setting: Setting, graph: RecordedGraph) -> tuple[RecordedTask, ...]:
 
 
 def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
-    # The graph as Python: equal tasks that follow each other are written once; names of stages stay with the user.
+    # The graph as Python; runs of equal tasks are written once; stages have numbers, because names are the user's.
     scale = setting.point.params.get("scale", 1.0)
     assert isinstance(scale, int | float)
     kept = graph.first(len(_tasks(setting, graph)))
@@ -151,9 +151,9 @@ def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
         pieces.append(f"*[{row!r}] * {count}" if count > 1 else repr(row))
     sent = [(each.after, float(f"{(each.pause_s + each.waited_s) * scale:.3g}")) for each in kept.submissions]
     return [
-        "# stage, seconds, numbers of the tasks that it needs, workers it is confined to (0: none), submission",
+        "# stage, seconds, numbers of needed tasks, number of workers it is confined to (0: any), submission",
         *_wrapped("TASKS = [", pieces),
-        "# the submission whose results each waits for (-1: none), and seconds of pause before it",
+        "# for each submission: the one whose results it waits for (-1: none), and seconds of pause before it",
         *_wrapped("SUBMISSIONS = [", [repr(row) for row in sent]),
     ]
 
@@ -164,7 +164,7 @@ def _wrapped(begin: str, pieces: Sequence[str]) -> list[str]:
 
 
 def _condition(isolation: Isolation, symptom: Symptom) -> str:
-    # The symptom itself if the script measures all of it, else midway between it and health.
+    # The symptom's own comparison if the script measures its numbers; else half-way between the symptom and 1.
     if isinstance(symptom, MetricSymptom) and symptom.names <= COUNTED:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-# The last line of a script that shows it.
+# The last line of a script that shows the symptom.
 SHOWS = "The symptom shows."
 SCRIPT = '''\
 """$title
@@ -98,17 +98,17 @@ def run(client):
 
 @dataclass(frozen=True)
 class WorkloadScript:
-    """What belongs to one workload only."""
+    """Parts of the script that depend on the workload."""
 
     imports: str
-    functions: str  # defines `run(client)`
+    functions: str  # source that defines `run(client)`
     needs: tuple[str, ...]  # distributions to install
-    # constants for the partition options
+    # lines that define the partition options as constants
     partition_lines: Callable[[Mapping[str, int]], list[str]] = lambda partitions: []
     cluster_options: str = ""  # further arguments of the cluster
 
 
-# By the workload's name.
+# Keys are names of workloads.
 WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
     "beam-pardo": WorkloadScript(
         "import apache_beam as beam\n"
@@ -117,7 +117,7 @@ WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
         _BEAM,
         ("apache-beam", "dask", "distributed"),
         lambda partitions: [f"OPTIONS = {[f'--dask_{name}={value}' for name, value in partitions.items()]!r}"],
-        ', protocol="tcp"',  # Beam's tasks share a list where they do not travel as bytes
+        ', protocol="tcp"',  # without a network protocol, tasks of Beam would share a list
     ),
     "bag-map": WorkloadScript(
         "import dask.bag\n",

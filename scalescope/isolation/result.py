@@ -15,7 +15,7 @@ from scalescope.model.trial import Trial
 
 @dataclass(frozen=True)
 class Seen:
-    """A trial of the run that it all began with, and whether it alone shows the symptom."""
+    """A trial of the first run, and whether it shows the symptom by itself."""
 
     trial: Trial
     shows: bool
@@ -41,7 +41,7 @@ class Isolation:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the isolated trial shows to be wrong; worst first."""
+        """Findings of the isolated trial, worst first."""
         found = diagnose(self.setting.sweep, [self.trial]).findings
         return tuple(finding for finding in found if finding.severity is not Severity.INFO)
 

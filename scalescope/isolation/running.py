@@ -1,4 +1,4 @@
-"""A whole isolation: the sweep that it may begin with, its steps, the script that is confirmed, its files."""
+"""Runs an isolation: the sweep it may begin with, its steps, the confirmation of its script, and its files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
-WHAT = "result"  # what is written, in errors
+WHAT = "result"  # name in errors of what is written
 NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Isolated:
 
     @property
     def doubt(self) -> str:
-        """Why there is no confirmed script; empty if there is one."""
+        """Reason why there is no confirmed script; empty if there is one."""
         return self.reproducer.problem if self.confirmation is None else self.confirmation.problem
 
     def to_mapping(self) -> dict[str, object]:
@@ -103,7 +103,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     asked, kept = check(loaded)
     with shown(runner) as runner, Store.open(kept.store, records) as store:
         place = OutputPath.of("folder", asked.folder, store, runner)
-        if asked.sweep and not place.among_records:  # before the sweep takes its time
+        if asked.sweep and not place.among_records:  # check before the sweep, which takes long
             files.check_folder(asked.folder, WHAT)
         run = run_sweep({**asked.sweep, "store": given.get("store", "")}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
@@ -112,7 +112,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         symptom, finding, trial = choose(origin, asked)
         folder = place.made(origin.id)
-        files.check_folder(folder, WHAT)  # what cannot be written later is refused now
+        files.check_folder(folder, WHAT)  # refuse an unwritable folder before measuring
         start = Setting.of(origin.sweep, trial.point, workloads.load(origin.sweep.workload))
         teller = _Teller(asked.max_trials, runner)
         with SettingMeasurer(
@@ -132,7 +132,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
 
 
 def choose(origin: SweepRun, asked: IsolationParameters) -> tuple[Symptom, Finding | None, Trial]:
-    """What must stay, the finding that it stands for (None for a comparison), and the trial to begin with."""
+    """The symptom, its finding (None if it is a comparison), and the trial to begin with."""
     if asked.metric:
         metric = metric_symptom(asked.metric)
         return metric, None, worst_showing(metric, origin.sweep, origin.trials)
@@ -154,7 +154,7 @@ CONFIRM = RunStep("confirm", reproducer.confirm, lambda text: "confirm the repro
 
 
 class _Teller:
-    """Tells a runner how far an isolation is."""
+    """Reports the progress of an isolation to a runner."""
 
     def __init__(self, total: int, runner: Runner) -> None:
         self.done, self._total, self.runner = 0, total, runner
@@ -222,7 +222,7 @@ def _hand_over(isolation: Isolation, symptom: Symptom, folder: str, runner: Runn
     found = Isolated(isolation, written, confirmation, folder)
     texts = {**_pages(found), "isolation.json": json.dumps(isolation.to_mapping(), indent=2)}
     scripts = {True: "reproducer.py", False: "unconfirmed-reproducer.py"}
-    for name in scripts.values():  # of an earlier isolation
+    for name in scripts.values():  # remove scripts of an earlier isolation
         files.remove(f"{folder}/{name}", WHAT)
     if written.text:
         texts[scripts[found.confirmed]] = written.text
@@ -249,6 +249,6 @@ def _report(store: Store, origin: SweepRun, folder: str) -> tuple[str, ...]:
 
 def _publication(result: Isolated, name: str, text: str, written: Sequence[WrittenFile]) -> Publication:
     title = f"{name.removesuffix('.md')} of {run_names.workload(result.isolation.sweep.workload)}"
-    if name == NOTEBOOK:  # a bug report goes to others, and says nothing of this machine
+    if name == NOTEBOOK:  # paths on this machine do not belong in the bug report, which goes to others
         text += "\n**Files**\n\n" + "".join(f"- {each.markdown()}\n" for each in written)
     return Publication(title, result.isolation.sweep.id, notebook.ending(result.isolation), text)

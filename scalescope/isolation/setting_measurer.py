@@ -1,4 +1,4 @@
-"""One setting after another, each as a run of its own in the store; the steps of an isolation, without Prefect."""
+"""Measures the settings of an isolation one after the other, each as a run in the store, without Prefect."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from scalescope.workloads.replay import NAME as REPLAY
 
 
 class SettingMeasurer:
-    """Measures settings, each as a run of its own in the store, and remembers them. A context manager.
+    """Measures settings, each as a run in the store, and remembers the results. A context manager.
 
     A step that the same isolation measured with the same packages is taken from the store. The cluster stays open as
     long as the next setting can use it.
     """
 
-    # No dataclass: Prefect would look into the fields of one that it hands to a task.
+    # Not a dataclass, because Prefect would search the fields of a dataclass that is passed to a task.
     def __init__(
         self,
         store: Store,  # the caller closes it
         *,
-        address: tuple[str, str],  # of the store, and of its raw records
-        isolation: str,  # id
+        address: tuple[str, str],  # addresses of the store and of its raw records
+        isolation: str,  # id of the isolation
         symptom: Symptom,
         start: tuple[Setting, Trial],
         folder: str,  # path or address for recorded graphs
-        says: Callable[[str], None],  # takes a sentence whenever the driver begins something
+        says: Callable[[str], None],  # called with a sentence whenever the driver begins a phase
     ) -> None:
         self.store, self.address, self.isolation = store, address, isolation
         self.symptom, self.folder, self.says = symptom, folder, says

@@ -1,4 +1,4 @@
-"""Alerts: one for each confirmed cause, reported once, and kept with what became of it."""
+"""Alerts: one for each confirmed cause, reported once, and kept with its state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
 
 def alert_id(history: str, found: Culprit) -> str:
-    """Identity of a cause: the release that brought it, or all that changed if none was found."""
+    """Identity of a cause: the release that brought the change, or all changed packages if none was found."""
     which = [found.package, found.bad] if found.package else [found.changed]
     return digest([history, *which])
 
@@ -147,7 +147,7 @@ def issue(alert: Alert) -> str:
 
 
 def summary(alert: Alert) -> str:
-    """What got worse, by how much, and what brought it, in Markdown."""
+    """The series that got worse, by how much, and the cause, in Markdown."""
     culprit = alert.culprit
     rows = [
         f"{each.series.words}: {each.series.metric} {each.series.written(each.before)} → "

@@ -27,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 EFFECT = 0.05  # smallest change that is reported, as a share, in either direction
 WINDOW = 40  # most nights on either side that a change is judged by: a level wanders over months
-BASELINE = 14  # nights before the first possible change: fewer say little about the scatter
+BASELINE = 14  # nights before the first possible change; fewer nights say little about the scatter
 LEAST = 4  # shortest level, in nights
 # smallest normal deviate of a change: low, because changes are measured again in pairs before they are reported
 LEVEL = 2.8
@@ -39,8 +39,8 @@ CORRELATION = 0.5  # share of the measured correlation that is used: from few ni
 HAMPEL_NIGHTS, HAMPEL = 5, 5.0
 DRIFT_NIGHTS = 28  # nights that are searched for a drift
 MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
-_ROUNDING = 1e-9  # relative noise of a series that has none
-_SMALLEST = 0.01  # what stands for 0 on the log scale, as a share of the largest value
+_ROUNDING = 1e-9  # relative noise assumed for a series without noise
+_SMALLEST = 0.01  # share of the largest value that replaces 0 on the log scale
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Change:
     after: float
     low: float  # 95 % interval of `relative`
     high: float
-    deviate: float = 0.0  # normal deviate of a change point: how unlikely it is by chance
+    deviate: float = 0.0  # normal deviate of a change point; larger is less likely by chance
 
     @property
     def relative(self) -> float:
@@ -109,7 +109,7 @@ def smallest_change(values: Sequence[float]) -> float:
 
 
 def hampel(values: Floats) -> Floats:
-    """The series with each outlier replaced by the nearer median: of the nights before it, or after it."""
+    """The series with each outlier replaced by the nearer of two medians: of the nights before it and after it."""
     if len(values) < 3:
         return values.copy()
     gap = np.full(HAMPEL_NIGHTS, np.nan)
@@ -156,7 +156,7 @@ class _Series:
         return length, mean, squares, products
 
     def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
-        """How nights from `at` on differ from those before: difference, standard error, normal deviate."""
+        """Nights from `at` on minus nights before: difference, standard error, normal deviate."""
         low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)
@@ -169,7 +169,7 @@ class _Series:
         return other - one, error, np.where(np.abs(other - one) >= smallest, deviate, 0.0)
 
     def strength(self, begin: int, at: int, end: int) -> float:
-        """The deviate of `difference`, or 0 if ranks do not differ: a few odd nights move a mean."""
+        """The deviate of `difference`, or 0 if ranks do not differ, since a few odd nights can move a mean."""
         before, after = self.raw[max(begin, at - WINDOW) : at], self.raw[at : min(end, at + WINDOW)]
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 
@@ -182,7 +182,7 @@ class _Series:
         return [*self._split(begin, found), found, *self._split(found, end)] if deviate[best] >= LEVEL else []
 
     def _strong(self, changes: list[int]) -> list[int]:
-        """Remove change points that are too weak between their neighbours, the weakest first."""
+        """Remove change points that are too weak compared with the levels around them, the weakest first."""
         while changes:
             deviates = [self.strength(begin, at, end) for begin, at, end in self.triples(changes)]
             weakest = int(np.argmin(deviates))

@@ -1,4 +1,4 @@
-"""Whether the machine explains a change, before anything is rerun: by workloads whose code no package can change."""
+"""Finds changes that the machine explains, without a rerun: by control workloads, whose code no package can change."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scalescope.nightly.changes import MAD, WINDOW
 from scalescope.nightly.night_record import Measured, Night, NightlySeries, NightRecord
 from scalescope.workloads.suite import CONTROLS
 
-METRIC = "work_s"  # of a control, whatever the night compares: no package can change what happens inside its tasks
-CLEAR = 2.0  # smallest step of a control in scaled median absolute deviations, for one night; less for several
+METRIC = "work_s"  # metric of controls, whatever the night compares: no package changes what happens inside their tasks
+CLEAR = 2.0  # smallest step of a control, in scaled median absolute deviations of one night; less for several nights
 
 
 @dataclass(frozen=True)
 class ControlMove:
-    """How a control changed over the nights in which another series did."""
+    """The change of a control over the nights in which another series changed."""
 
     series: NightlySeries
     step: float  # logarithm of after / before
@@ -61,7 +61,7 @@ def explaining(
 
 
 def _step(tonight: NightRecord, control: Measured, before: Sequence[Night], since: Sequence[Night]) -> float | None:
-    """How far a control moved, as a logarithm; None if that is within its scatter or cannot be told."""
+    """Size of a control's move, as a logarithm; None if it is within its scatter or unknown."""
     python = tonight.lock.pins.get("python")
 
     def logs(nights: Sequence[Night]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What people decided about series: which of them a decision is about, and what follows from it."""
+"""Decisions of people about series: the series concerned, and the consequences."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def decide(store: Store, what: str, *, until: str = "", reason: str, history: st
     """Mute series until a day, or accept their present level (`until` is empty).
 
     Raises:
-        InvalidField: It is about no series, the day is over or is none, or there is no reason.
+        InvalidField: No series matches `what`, `until` is past or no day, or `reason` is empty.
     """
     if not reason.strip():
-        raise InvalidField("--reason", reason, "why, in a few words: it is shown wherever the series are")
+        raise InvalidField("--reason", reason, "the reason in a few words, which is shown with the series")
     day = _day(until) if until else ""
     nights = night_record.nights(store, history)
     series = {each.series.id: each.series for night in nights for each in night.record.measured}.values()
@@ -32,17 +32,17 @@ def decide(store: Store, what: str, *, until: str = "", reason: str, history: st
 
 
 def undo(store: Store, what: str, history: str = "") -> None:
-    """Forget what was decided about series.
+    """Remove the decisions about series.
 
     Raises:
-        InvalidField: Nothing was.
+        InvalidField: There are none.
     """
     if not store.decisions.undo(what, history):
         raise InvalidField("SERIES", what, suggest(what, {each.what for each in store.decisions.of(history)}))
 
 
 def in_force(store: Store, history: str = "") -> tuple[Decision, ...]:
-    """What holds today for a history, or for all."""
+    """Decisions that hold today for a history, or for all."""
     return tuple(each for each in store.decisions.of(history) if not each.until or each.until >= _today())
 
 
@@ -51,7 +51,7 @@ def about(series: NightlySeries, decisions: Iterable[Decision]) -> list[Decision
 
 
 def is_muted(series: NightlySeries, night: NightRecord) -> bool:
-    """Whether nobody was to hear of a series on a night."""
+    """Whether a series was muted on a night."""
     return any(each.until for each in about(series, night.decisions))
 
 
@@ -74,10 +74,10 @@ def _day(text: str) -> str:
     except ValueError:
         day = ""
     if day < _today():
-        raise InvalidField("--until", text, "a day that is not over, such as 2027-01-31")
+        raise InvalidField("--until", text, "today or a later day, such as 2027-01-31")
     return day
 
 
 def _today() -> str:
-    """The day by the clock of this machine, in its time zone: that of the person who says until when."""
+    """Today in the time zone of this machine, where a person types the day."""
     return datetime.now().astimezone().date().isoformat()

@@ -1,7 +1,7 @@
 """Issues on GitHub, by its REST API.
 
-`GITHUB_API_URL` is the address of the API where it is not github.com. Redirects are not followed: they would carry the
-token to another host.
+`GITHUB_API_URL` is the address of the API unless that is github.com's. Redirects are not followed, because they would
+carry the token to another host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scalescope.redaction import GITHUB_TOKEN, know
 
 SCHEME = "github:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/(?!\.\.?$)[A-Za-z0-9._-]+")
-TIMEOUT_S = 20.0  # longest wait for each part of an answer: an API that is slower is as good as away
+TIMEOUT_S = 20.0  # longest wait for each part of an answer; a slower API counts as away
 LONGEST_ANSWER = 10_000_000  # bytes of an answer that are read
 LONGEST_TITLE, LONGEST_TEXT = 250, 65_000  # characters, below the limits of GitHub
 ALL_FAIL = ("token", "unreachable", "limit")  # categories of errors that every further request would meet
@@ -57,7 +57,7 @@ class GitHubIssues:
         return f"{SCHEME}{self.repository}#"
 
     def find(self, alert: str, marker: str) -> tuple[str, str] | None:
-        """See `IssueTracker`; first among the newest issues, because GitHub's search lags behind what was opened."""
+        """See `IssueTracker`. Looks among the newest issues first, because GitHub's search lags behind."""
         query = quote(f"repo:{self.repository} is:issue in:body {alert}", safe="")
         for path, field in ((f"{self._issues}?state=all&per_page=100", ""), (f"/search/issues?q={query}", "items")):
             items = [each for each in self._ask("GET", path, {}, list, field) if isinstance(each, dict)]
@@ -72,7 +72,7 @@ class GitHubIssues:
 
     def comment(self, address: str, text: str, *, closed: bool | None) -> None:
         path = f"{self._issues}/{address.removeprefix(self.prefix)}"
-        # The state comes first, as it can be set again: a comment before a refusal would come each night.
+        # The state first, since setting it twice does no harm: if it is refused, no comment is added each night.
         if closed is not None:
             self._ask("PATCH", path, {"state": "closed" if closed else "open"}, int, "number")
         self._ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")
@@ -82,7 +82,7 @@ class GitHubIssues:
         return f"/repos/{self.repository}/issues"
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any], kind: type, field: str) -> Any:
-        """Send a request, and return a field of its answer, or without a field the answer."""
+        """Send a request, and return `field` of its answer, or the whole answer if `field` is empty."""
         where = f"GitHub, {method} {path.partition('?')[0]}"
         address = _base() + path
         headers = {"Accept": "application/vnd.github+json", "Authorization": f"Bearer {_token()}"}
@@ -111,9 +111,9 @@ class GitHubIssues:
             found = found.get(field) if isinstance(found, dict) else None
         if not isinstance(found, kind):
             raise InfrastructureError(
-                "GitHub gave an answer that is not of its API",
+                "GitHub gave an unexpected answer",
                 where=where,
-                next_step="See whether a proxy answers, and whether GITHUB_API_URL is right.",
+                next_step="Check whether a proxy answers, and whether GITHUB_API_URL is right.",
                 category="answer",
             )
         return found
@@ -125,8 +125,8 @@ def _refused(error: HTTPError, where: str) -> InfrastructureError:
     category, next_step = {
         401: ("token", f"Renew the token in {GITHUB_TOKEN}."),
         403: ("token", f"Allow the token in {GITHUB_TOKEN} to read and write issues of this repository."),
-        404: ("missing", f"See whether the repository has issues, and the token in {GITHUB_TOKEN} may see it."),
-        410: ("missing", "See whether the issue was deleted, or issues are switched off."),
+        404: ("missing", f"Check that the repository has issues, and that the token in {GITHUB_TOKEN} may see it."),
+        410: ("missing", "Check whether the issue was deleted, or issues are switched off."),
     }.get(error.code, ("answer", "The next night tries again."))
     if limited and error.code in (403, 429):
         category, next_step = "limit", "The next night tries again."
@@ -151,8 +151,8 @@ def _base() -> str:
     parts = urlsplit(given)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")):
         raise InfrastructureError(
-            "GITHUB_API_URL is no address that begins with https://",
-            next_step="Over another one, the token would be readable on its way.",
+            "GITHUB_API_URL does not begin with https://",
+            next_step="Give an https:// address: without encryption, others could read the token.",
             category="unreachable",
         )
     return given

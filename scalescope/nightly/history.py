@@ -20,9 +20,9 @@ class SeriesHistory:
     series: NightlySeries
     values: tuple[tuple[Night, Measured], ...]  # nights without a result are left out
     changes: tuple[Change, ...]  # change points
-    drift: Change | None  # over the last weeks
-    smallest: float  # change that the series could show, as a share
-    decisions: tuple[Decision, ...] = ()  # about it
+    drift: Change | None  # drift over the last weeks
+    smallest: float  # smallest change that the series could show, as a share
+    decisions: tuple[Decision, ...] = ()  # decisions about the series
 
     @classmethod
     def of(cls, values: Sequence[tuple[Night, Measured]], decided: Sequence[Decision] = ()) -> SeriesHistory:
@@ -56,7 +56,7 @@ class History:
     name: str
     nights: tuple[Night, ...]
     series: tuple[SeriesHistory, ...]
-    decisions: tuple[Decision, ...] = ()  # in force
+    decisions: tuple[Decision, ...] = ()  # decisions in force
 
     @classmethod
     def of(cls, name: str, nights: Sequence[Night], decided: Sequence[Decision] = ()) -> History:

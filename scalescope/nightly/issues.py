@@ -1,6 +1,6 @@
 """One issue for each alert: opened once, commented when the alert changes, and closed when it is over.
 
-What a tracker was told is kept with the alert, and what could not be told is tried again the next night.
+Each alert keeps what its tracker knows; what a tracker could not be told is tried again the next night.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class IssueTracker(Protocol):
 
     @property
     def prefix(self) -> str:
-        """How the addresses of its issues begin."""
+        """Start of the addresses of its issues."""
 
     def find(self, alert: str, marker: str) -> tuple[str, str] | None:
         """Address and text of the issue of an alert, open or closed; its text holds `marker`."""
@@ -81,7 +81,7 @@ def tracker(name: str, history: str, store: Store, runner: Runner) -> IssueTrack
 
 
 def bring_up_to_date(store: Store, history: str, tracker: IssueTracker) -> list[str]:
-    """Tell a tracker what it does not know yet of the alerts of a history; return what failed, in sentences."""
+    """Send a tracker the news about the alerts of a history; return what failed, in sentences."""
     nights = night_record.nights(store, history)
     newest = {alert.id: alert for night in nights for alert in night.record.alerts}
     problems = []
@@ -105,11 +105,11 @@ def _tell(alert: Alert, tracker: IssueTracker) -> Alert:
     if says == alert.issue_says or not (address or ongoing):
         return alert
     if address:
-        text = "What this alert covers has changed.\n\n" + alerts.summary(alert) if ongoing else ENDED[alert.state]
+        text = "The series of this alert have changed.\n\n" + alerts.summary(alert) if ongoing else ENDED[alert.state]
         tracker.comment(address, hide(text), closed=None if ongoing else True)
     elif found := tracker.find(alert.id, f"Alert `{alert.id}`"):
         address, text = found
-        if alert.night not in text:  # else this night has opened it, and was stopped before it knew
+        if alert.night not in text:  # else this night opened the issue, and was stopped before it stored that
             again = f"Found again by night `{alert.night}`.\n\n{alerts.summary(alert)}"
             tracker.comment(address, hide(again), closed=False)
     else:

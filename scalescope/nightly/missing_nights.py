@@ -1,4 +1,4 @@
-"""Nights that did not come, or measured nothing."""
+"""Nights that did not run, or measured nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED = "scalescope.night.measured"  # name of the event; an automation waits
 
 
 def event(night: Night) -> Event:
-    """Says that a night is over and has measured something. A night that measured nothing sends none."""
+    """The event that a night is over and has measured something; other nights send no event."""
     history = str(night.study.question["history"])
     payload = {"history": history, "night": night.id, "line": night.study.line, "series": len(night.record.measured)}
     return Event(MEASURED, f"scalescope.history.{history}", history, f"{MEASURED} {night.id}", payload)

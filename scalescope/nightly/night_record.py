@@ -1,4 +1,4 @@
-"""What the store keeps of a night: the result of a study of kind `nightly`, which grows while the night runs."""
+"""The stored result of a night, which is a study of kind `nightly`; it grows while the night runs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from scalescope.run import run_names
 from scalescope.store.store import Store
 
 MANY = 10_000  # nights that are read at most: 27 years
-# how values of a unit are written; the others are counts
+# formats of values by unit; values of other units are counts
 _WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: words.duration,
     Unit.BYTES: words.size,
     Unit.SHARE: lambda value: f"{100 * value:.3g} %",
 }
-TRACKED = 90  # nights of which the nights give account of themselves
+TRACKED = 90  # nights that a track record covers
 
 
 class AlertState(StrEnum):
-    """What a person, or a later night, said about an alert."""
+    """State of an alert, set by a person or a later night."""
 
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"
@@ -44,14 +44,14 @@ class AlertState(StrEnum):
 
 
 class ChangeOutcome(StrEnum):
-    """What looking into a change showed."""
+    """Outcome of looking into a change."""
 
-    CONFIRMED = "confirmed"  # slower in the rerun, too
-    REFUTED = "refuted"  # not in the rerun: the machine was different that night
+    CONFIRMED = "confirmed"  # the rerun is slower, too
+    REFUTED = "refuted"  # the rerun is not slower: the machine was different that night
     MACHINE = "machine"  # both nights had the same software, so only the machine can have changed
     UNDECIDED = "undecided"
     UNTESTABLE = "untestable"  # the rerun could not be made
-    FASTER = "faster"  # an improvement, and faster in the rerun, too
+    FASTER = "faster"  # an improvement: the rerun is faster, too
     WAITING = "waiting"  # the time for reruns was used up; the next night goes on
     SUITE = "suite"  # the suite as a whole is slower; nothing is rerun
 
@@ -106,13 +106,13 @@ class NightlySeries(Mapped):
 
 @dataclass(frozen=True)
 class Measured(Mapped):
-    """What a night measured of a series."""
+    """The measurement of a series in a night."""
 
     series: NightlySeries
     value: float  # median of the valid trials, in the unit of the metric
     trials: int  # number of valid trials
     host: Mapping[str, Any] = field(default_factory=dict)  # facts of the machine in the last trial, and `series.OTHERS`
-    runs: tuple[str, ...] = ()  # ids
+    runs: tuple[str, ...] = ()  # ids of the runs
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,17 @@ class Judged(Mapped):
     after: float
     outcome: ChangeOutcome
     reason: str
-    ratio: float | None = None  # tonight's environment against the good night's, as rerun; None without a rerun
-    low: float | None = None  # of the interval of `ratio`
+    ratio: float | None = None  # tonight's over the good night's environment in the rerun; None without a rerun
+    low: float | None = None  # ends of the interval of `ratio`
     high: float | None = None
     study: str = ""  # id of the comparison
-    since: str = ""  # what brought an improvement; alerts say what brought a regression
+    since: str = ""  # cause of an improvement; the cause of a regression is in its alert
     control: float | None = None  # factor by which a control moved, if that explains the change
     why: str = ""  # the part of the rerun's seconds that grew most; empty when unknown
 
     @property
     def size(self) -> float:
-        """How large it is in the rerun, in either direction; 0 without a rerun."""
+        """Size of the change in the rerun, in either direction, as a logarithm; 0 without a rerun."""
         return abs(log(self.ratio)) if self.ratio else 0.0
 
 
@@ -153,14 +153,14 @@ class Drift(Mapped):
 
 @dataclass(frozen=True)
 class Culprit(Mapped):
-    """What brought a change."""
+    """The cause of a change."""
 
-    line: str  # what it was, or why it was not found
-    package: str = ""  # normalised name; empty if none was found
+    line: str  # the cause in words, or why none was found
+    package: str = ""  # normalised name of the package; empty if none was found
     good: str = ""  # last good release
     bad: str = ""  # first bad release
     changed: str = ""  # all differences between the two environments
-    changelog: str = ""  # address
+    changelog: str = ""  # address of the changelog
     studies: tuple[str, ...] = ()  # ids of the searches
 
 
@@ -172,23 +172,23 @@ class Alert(Mapped):
     night: str  # id of the night that raised it
     culprit: Culprit
     changes: tuple[Judged, ...]  # the largest first
-    command: str  # shows the largest change again
+    command: str  # command that shows the largest change again
     state: AlertState = AlertState.OPEN
     told: bool = False  # True once the orchestrator has the event
-    script: str = ""  # shows the change without Scalescope; may be empty
+    script: str = ""  # script that shows the change without Scalescope; may be empty
     shown: str = ""  # last line of the script when it was run, or the reason why there is no script
     issue: str = ""  # address of its issue
     issue_says: str = ""  # digest of the state, cause and series that the tracker has
 
     @property
     def series(self) -> frozenset[str]:
-        """Ids of the series."""
+        """Ids of the affected series."""
         return frozenset(each.series.id for each in self.changes)
 
 
 @dataclass(frozen=True)
 class TrackRecord(Mapped):
-    """How often the nights of a history were right about what changed."""
+    """How often the nights of a history were right about changes."""
 
     nights: int = 0  # number of nights counted
     reruns: int = 0  # changes, for better or worse, that a rerun confirmed or refuted
@@ -197,7 +197,7 @@ class TrackRecord(Mapped):
 
     @classmethod
     def of(cls, records: Sequence[NightRecord]) -> TrackRecord:
-        """What the last nights, oldest first, say of themselves."""
+        """The track record of the last nights, given oldest first."""
         last = records[-TRACKED:]
         known = (ChangeOutcome.CONFIRMED, ChangeOutcome.FASTER, ChangeOutcome.REFUTED)
         outcomes = [each.outcome for record in last for each in record.judged if each.outcome in known]
@@ -229,10 +229,10 @@ class NightRecord(Mapped):
     standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
     problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
-    ended_early: str = ""  # why the budget ended it
-    decisions: tuple[Decision, ...] = ()  # of people, in force that night
+    ended_early: str = ""  # how the budget ended the night early; empty if it did not
+    decisions: tuple[Decision, ...] = ()  # people's decisions in force that night
     changed: tuple[str, ...] = ()  # ids of all series off their level, rerun or not
-    track: TrackRecord = field(default_factory=TrackRecord)  # of this night and those before
+    track: TrackRecord = field(default_factory=TrackRecord)  # record of this night and those before
 
     @property
     def regressions(self) -> tuple[Alert, ...]:
@@ -241,13 +241,13 @@ class NightRecord(Mapped):
 
     @cached_property
     def by_series(self) -> dict[str, Measured]:
-        """What was measured, by id of the series."""
+        """Measurements by id of the series."""
         return {each.series.id: each for each in self.measured}
 
 
 @dataclass(frozen=True)
 class Night:
-    """A night as the store has it."""
+    """A stored night."""
 
     study: Study
     record: NightRecord

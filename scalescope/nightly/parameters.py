@@ -15,7 +15,7 @@ from scalescope.studies.parameters import METRIC, MINUTES, SMALLEST_EFFECT, WORK
 
 @dataclass(frozen=True, kw_only=True)
 class NightlyParameters:
-    """Run a suite of workloads, and say which got worse since earlier nights, by how much, and because of what."""
+    """Run a suite of workloads, and say which got worse since earlier nights, by how much, and why."""
 
     history: Annotated[
         str, Parameter("Name of the history. Nights are compared with earlier nights of the same history.")
@@ -24,7 +24,7 @@ class NightlyParameters:
         list[str],
         replace(
             WORKLOAD,
-            help="Workloads, by name or as for a sweep. Empty: the whole suite.",
+            help="Workloads of the suite by name, or workloads as for a sweep. Empty: the whole suite.",
             names="",
             syntax="names",
             examples=(["bag-map", "/shared/my_job.py:run"],),

@@ -1,4 +1,4 @@
-"""What a night runs, and in which order."""
+"""Plans a night: the jobs to run, and their order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_blocks
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
-LIKE = 7  # nights whose median is what a night is expected to take
-# rough seconds that a run of the suite takes on 2 cores, with cluster and warm-up, at small sizes and at those of a
-# night: an estimate for a first night alone
+LIKE = 7  # nights whose median time is the time expected of a night
+# rough seconds of a job's run on 2 cores, with cluster and warm-up, at small (True) and at full sizes: an estimate for
+# the first night only
 RUN_S = {True: 10.0, False: 50.0}
 VIRTUAL_RUN_S = 3.0  # the same on a cluster in virtual time
 
@@ -61,7 +61,7 @@ class SuiteJob:
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
-    """Check what can be checked without saved clusters, the store and the package index."""
+    """Check parameters as far as possible without saved clusters, the store and the package index."""
     asked = read(given)
     if not names_blocks({"clusters": asked.clusters}):
         jobs(asked, store)
@@ -129,14 +129,14 @@ def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
 
 
 def expected(study: Study, turns: Sequence[tuple[int, SuiteJob]], past: Sequence[Night]) -> str:
-    """How long a night takes, in words: as the last ones that were asked the same, or by the number of its runs."""
+    """Expected time of a night in words, from the last nights with the same question, else from the number of runs."""
     same = digest(study.question)
     like = [night.elapsed_s for night in past if night.study.finished_at and digest(night.study.question) == same]
     if like:
         minutes = median(like[-LIKE:]) / 60
         return f"About {number(minutes)} minutes, as the last {plural(len(like[-LIKE:]), 'night')} of this kind"
     minutes = sum(RUN_S[job.asked.small] if job.cluster.real_time else VIRTUAL_RUN_S for _, job in turns) / 60
-    return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')}; the next night knows better"
+    return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')} (a rough estimate for a first night)"
 
 
 def rounds(job: SuiteJob) -> int:

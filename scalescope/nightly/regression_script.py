@@ -60,7 +60,7 @@ def answer():
     dask.config.set(CONFIG)
     found = getattr(import_module(MODULE), FUNCTION)
     run, out = getattr(found, "run", found), os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the workload prints
+    os.dup2(2, 1)  # the workload prints to standard error
     with LocalCluster(
         n_workers=WORKERS, threads_per_worker=THREADS, memory_limit=MEMORY, dashboard_address=None
     ) as cluster, Client(cluster) as client:
@@ -132,10 +132,10 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
     """The script that shows a change, or an empty text and the reason why there is none."""
     workload = workloads.load(series.workload)
     if series.metric not in MEASURED:
-        return "", f"a script measures time, and this is about {series.metric}"
+        return "", f"a script measures time, and the regression is in {series.metric}"
     point = Point.from_mapping(series.point)
     if point.workers > MOST_WORKERS and series.cluster["kind"] != "local":
-        return "", f"a script runs all workers on one machine, and {point.workers:,} are too many for that"
+        return "", f"a script runs all workers on one machine, and {point.workers:,} workers are too many for that"
     if workload.changes_workers:
         return "", "the workload changes its workers, and cannot run twice on one cluster"
     before, after = good.pins, tonight.pins
@@ -166,7 +166,7 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
 
 
 def show(text: str, seconds: float) -> tuple[bool, str]:
-    """Run a script: whether it shows the regression, and its last line or the reason why not."""
+    """Run a script; return whether it shows the regression, and its last line or the reason why not."""
     limit = min(seconds, LONGEST_S)
     try:
         found = f"{Path(uv.executable()).parent}{os.pathsep}{os.environ.get('PATH', '')}"

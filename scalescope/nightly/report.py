@@ -1,4 +1,4 @@
-"""A night for people: its series, what changed, its alerts, and what could not be measured."""
+"""Report of a night: its series, their changes, its alerts, and its failures."""
 
 from __future__ import annotations
 

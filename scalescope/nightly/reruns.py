@@ -1,4 +1,4 @@
-"""Reruns of tonight's environment against the last good night's: whether a change is real, and what brought it."""
+"""Reruns tonight's environment against the last good night's, to tell whether a change is real, and its cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scalescope.studies.comparison.judge import ComparisonDecision
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
-# of a rerun, which the night survives; it does not survive a store that fails
+# errors of a rerun that the night survives; it does not survive a failing store
 FAILURES = (UsageError, InfrastructureError)
 # outcome of a change whose rerun shows the same direction
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
@@ -42,7 +42,7 @@ class Reruns:
     asked: NightlyParameters
     night: str  # id of tonight's study, which the reruns follow
     lock: SoftwareLock  # tonight's software
-    store: str  # as the user gave it
+    store: str  # address of the store, as the user gave it
     runner: Runner
     until: float  # no rerun begins after this (`time.monotonic`)
 
@@ -52,7 +52,7 @@ class Reruns:
 
     @property
     def minutes(self) -> float:
-        """Minutes left."""
+        """Minutes left for reruns."""
         return max(self.until - time.monotonic(), 0.0) / 60
 
     def _study(self, kind: str, of: Judged | ChangeCandidate, **given: Any) -> StudyResult:
@@ -79,7 +79,7 @@ class Reruns:
         good = found.good.record.lock
         differs = f"Differences of the machine: {machine(found.tonight.host, found.good_measured.host)}."
         if good.pins == self.lock.pins:
-            return _judged(found, ChangeOutcome.MACHINE, f"The environment is equal: look at the machine. {differs}")
+            return _judged(found, ChangeOutcome.MACHINE, f"The software is the same: look at the machine. {differs}")
         if found.control:
             reason = f"The machine changed: {found.control.words}. {differs}"
             return replace(_judged(found, ChangeOutcome.MACHINE, reason), control=found.control.ratio)
@@ -99,7 +99,7 @@ class Reruns:
             return replace(judged, outcome=ChangeOutcome.REFUTED, reason=reason)
         if decision is ComparisonDecision.UNDECIDED:
             return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
-        reason = f"Rerun now, tonight's environment is not {expected}: the machine was. {differs} {result.line}"
+        reason = f"In the rerun, tonight's environment is not {expected}: the machine was. {differs} {result.line}"
         return _judged(found, ChangeOutcome.REFUTED, reason, result)
 
     def culprit(self, change: Judged, good: Night) -> Culprit:
@@ -157,14 +157,14 @@ class Reruns:
             return replace(whole, line=f"{line} (its releases could not be searched: {error.line})")
         studies.append(found.study_id)
         if found.alarm:
-            return replace(whole, line=f"{line} (which of its releases is not clear: {found.line})")
+            return replace(whole, line=f"{line} (the release was not found: {found.line})")
         last_good, first_bad = (found.result[end]["label"] for end in ("last_good", "first_bad"))
         news = str(found.result.get("changelog") or "")
         good, bad = found.result["versions"]
         return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether the culprit of one change explains another: tonight's environment without it does not show that."""
+        """Whether the culprit of another change explains this one, which must then vanish with the good release."""
         if not found.package:
             return False
         without, good_without = (
@@ -178,18 +178,18 @@ class Reruns:
         try:
             result = self._compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
             return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
-        except FAILURES:  # there can be no such environment: each change is searched by itself
+        except FAILURES:  # that environment cannot be built: each change is searched by itself
             return False
 
     def try_script(self, alert: Alert) -> Alert:
-        """The alert with what running its script showed, if there is time."""
+        """The alert with the result of running its script, if there is time."""
         if not alert.script:
             return alert
         if not self.minutes:
             return replace(alert, shown="Not run: the time for reruns was used up.")
         self.runner.tell(Progress(0, 0, "Running the script that shows the regression", notable=True))
         shows, words = self.runner.do(SHOW, alert.script, 60 * self.minutes)
-        shown = f"{'It was run, and shows it' if shows else 'It was run, and does not show it'}: {words}"
+        shown = f"{'Run here, it shows the change' if shows else 'Run here, it does not show the change'}: {words}"
         self.runner.tell(Progress(0, 0, shown, notable=True))
         return replace(alert, shown=shown)
 
@@ -212,7 +212,7 @@ def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result:
 
 
 def _ends(package: str, good: str, bad: str) -> dict[str, str]:
-    """Parameters of a search between two versions; empty if they are no two releases or commits of one repository."""
+    """Parameters of a search between two versions; empty unless both are releases, or commits of one repository."""
     a, b = (split_repository(requirement(package, version)) for version in (good, bad))
     if a and b and a.address == b.address:
         return {"package": f"{package}@git+{a.address}", "good": a.ref, "bad": b.ref}

@@ -53,7 +53,7 @@ from scalescope.studies.planning import because
 from scalescope.studies.report import export, headline
 from scalescope.studies.running import REPORT, StudyResult, run_of
 
-RESUMED_H = 12.0  # hours after which a stopped night is not continued: it would compare an old environment
+RESUMED_H = 12.0  # hours after which a stopped night is not continued, because its environment is old
 NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")  # present packages that no trial needs and an index may lack
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def check(given: Mapping[str, Any]) -> None:
 
 
 def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> StudyResult:
-    """Run the suite, and say which workload got worse since earlier nights, by how much, and because of what."""
+    """Run the suite, and say which workloads got worse since earlier nights, by how much, and why."""
     rest, kept = _split(given)
     asked = plan.read(rest)
     jobs = plan.jobs(asked, kept.store)
@@ -88,7 +88,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         night.amend(changed=tuple(each.series.id for each in every))
         new = [each for each in every if not each.answered]
         again = Reruns.begin(asked, study.id, night.record.lock, kept.store, runner)
-        # Regressions and their causes come first: the time for reruns may not last for improvements.
+        # Regressions and their causes come first, because the time for reruns may run out before improvements.
         night.rerun(again, [each for each in new if each.worse])
         night.raise_alerts(again)
         night.rerun(again, [each for each in new if not each.worse])
@@ -120,7 +120,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
 
 
 def lock(asked: NightlyParameters, past: Sequence[Night]) -> SoftwareLock:
-    """The software of a night: that of the last night if pinned, else what the environment is now."""
+    """The software of a night: the last night's if pinned, else the environment resolved now."""
     if asked.pinned and past and past[-1].record.lock.pins:
         last = past[-1].record.lock
         return SoftwareLock(last.pinned, last.pins)
@@ -170,7 +170,7 @@ class NightInProgress:
     past: Sequence[Night]  # earlier nights of the history, oldest first
     store: Store
     runner: Runner
-    record: NightRecord  # what is stored of this night so far
+    record: NightRecord  # stored result of this night so far
 
     def amend(self, **parts: Any) -> None:
         self.record = night_record.amend(self.store, self.study.id, **parts)
@@ -182,7 +182,7 @@ class NightInProgress:
     def measure(self, jobs: Sequence[plan.SuiteJob], addresses: tuple[str, str]) -> list[SweepRun]:
         """Run all jobs within the budget, the longest unmeasured first, each on its own cluster.
 
-        `addresses` are those of the store and of its raw records.
+        `addresses`: of the store and of its raw records.
         """
         jobs = plan.ordered(jobs, self.past)
         prices, cost = price_table.load(), Cost()
@@ -240,7 +240,7 @@ class NightInProgress:
             self.amend(judged=(*self.record.judged, judged))
 
     def raise_alerts(self, again: Reruns) -> None:
-        """Raise an alert for each cause of a confirmed regression, or extend its known alert, which then stands."""
+        """Raise an alert for each cause of a confirmed regression, or extend the alert that its cause already has."""
         covered = {series for alert in self.record.regressions for series in alert.series}
         confirmed = [each for each in self.record.judged if each.outcome is ChangeOutcome.CONFIRMED]
         for found, good, changes in self._causes(again, [each for each in confirmed if each.series.id not in covered]):
@@ -256,7 +256,7 @@ class NightInProgress:
                     self.amend(standing=[replace(known, told=False)])
 
     def trace_improvements(self, again: Reruns) -> None:
-        """Search what brought each confirmed improvement."""
+        """Search the cause of each confirmed improvement."""
         confirmed = [each for each in self.record.judged if each.outcome is ChangeOutcome.FASTER and not each.since]
         for found, _, changes in self._causes(again, confirmed):
             since = found.line if found.package else found.changed
@@ -332,7 +332,7 @@ def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     loaded = [taken for each in tonight.measured if (taken := each.host.get(OTHERS, 0.0)) >= host_cpu.OTHERS]
     if loaded:
         series = f"{len(loaded):,} of {len(tonight.measured):,} series"
-        first = f"The host was loaded: others took up to {percent(max(loaded))} of it during {series}. {first}"
+        first = f"The host was loaded: other processes took up to {percent(max(loaded))} of it during {series}. {first}"
     counts = Counter(each.outcome for each in tonight.judged)
     parts = [f"{len(tonight.measured):,} series measured"]
     told = (ChangeOutcome.CONFIRMED, ChangeOutcome.SUITE)

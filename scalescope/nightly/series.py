@@ -36,12 +36,12 @@ from scalescope.workloads.suite import CONTROLS
 
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
 YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
-# nights, without those on which the series was muted, in which a change point is still rerun: it is found in the fifth,
-# and one is spare
+# nights, not counting muted ones, in which a change point is still rerun: it is found after `LEAST` nights, and two
+# are spare
 RECENT = LEAST + 2
-# facts of the machine that are kept of each night
+# facts of the machine that each night keeps
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
-OTHERS = "taken by others"  # fact: share of the machine that other processes, and other machines on its hardware, had
+OTHERS = "taken by others"  # fact: share of CPU taken by other processes and other virtual machines
 OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which the earlier level is expected again
 
 
@@ -64,12 +64,12 @@ class ChangeCandidate:
 
     @property
     def size(self) -> float:
-        """How large it is, in either direction."""
+        """Size of the change as a logarithm, in either direction."""
         return abs(log(self.after / self.before)) if self.after > 0 and self.before > 0 else inf
 
 
 def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
-    """What the runs of a night measured of each series that has valid trials."""
+    """Measurements of the series that have valid trials in the runs of a night."""
     values: dict[str, tuple[NightlySeries, list[float], list[Trial], dict[str, None]]] = {}
     for run in runs:
         compared = METRIC if run.sweep.workload in CONTROLS else metric
@@ -172,7 +172,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 def since_baseline(
     series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
 ) -> list[tuple[Night, Measured]]:
-    """Nights that measured a series since its level was accepted, or a change confirmed and not denied by a person."""
+    """Nights that measured a series since its level was accepted, or since a confirmed change that nobody denied."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -185,7 +185,7 @@ def since_baseline(
 
 
 def answered(series: NightlySeries, since: Sequence[Night]) -> bool:
-    """Whether the series has been judged since the change began, and not put off or blamed on a control."""
+    """Whether a night since the change began has judged the series, other than WAITING or explained by a control."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
     return any(each.outcome is not ChangeOutcome.WAITING and each.control is None for each in answers)
 
@@ -207,7 +207,7 @@ def machine(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
         left, right = then.get(name), now.get(name)
         if left != right and not (name == "load_average" and abs(float(left or 0) - float(right or 0)) < 1):
             parts.append(f"{name.replace('_', ' ')} {_short(left)}, then {_short(right)}")
-    return "; ".join(parts) or "none of its recorded facts differs"
+    return "; ".join(parts) or "none in the recorded facts"
 
 
 def _short(value: object) -> str:

@@ -183,7 +183,7 @@ def _page(template: str, history: History, canvas: Any = None, *, script: str = 
     return build.fill(template, canvas, package=__package__, script=script, suite=history.name, **given)
 
 
-# ------------------------------------------------------------------ what is on them
+# ------------------------------------------------------------------ parts of pages
 
 
 def _alert(history: History, alert: Alert) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
 
 
 def _suites(history: History) -> list[tuple[str, Any, str]]:
-    """The suite as a whole on each kind of cluster: its name, a line of its levels, and its last change."""
+    """For each kind of cluster, the suite as a whole: its name, a drawn line of its levels, and its last change."""
     found = []
     for suite in whole_suite.suites(history.nights[-1].record, history.nights[:-1]) if history.nights else []:
         changes = suite.changes
@@ -291,7 +291,7 @@ def _packages(night: Night, before: Night | None) -> str:
 
 
 def _settings(found: SeriesHistory) -> dict[str, str]:
-    """What distinguishes a series from the workload's other series."""
+    """Settings that distinguish a series from the workload's other series."""
     series = found.series
     kind = str(series.cluster["kind"])
     return {"version": f"version {series.version}", "size": series.size, "cluster": kind, "hardware": series.hardware}

@@ -1,4 +1,4 @@
-"""Whether the suite as a whole changed: by many small moves in one direction that no series shows by itself.
+"""Finds changes of the suite as a whole: many small moves in one direction that no series shows by itself.
 
 All series of a night share its machine, so the night is the unit, however many series there are. Each series is taken
 relative to its own median; the median over the series is the level of the suite in a night. Change points of these
@@ -25,24 +25,24 @@ from scalescope.studies.symptom import LARGER_IS_BETTER
 
 NAME = "the suite"
 NIGHTS = WINDOW + SETTLED  # nights that are looked at
-LATELY = 14  # nights for which a change is new: small ones take longer to show than those of a series
-FEWEST = 8  # series that make a suite: the median of fewer follows one of them
+LATELY = 14  # nights for which a change counts as new; small changes take long to show
+FEWEST = 8  # fewest series of a suite: the median of fewer follows one of them
 EFFECT = 0.01  # smallest change of the suite that is reported, as a share
-DEVIATE = 4.0  # smallest normal deviate that is reported: a smaller one finds more, and errs more on noisy machines
+DEVIATE = 4.0  # smallest normal deviate that is reported; a smaller limit finds more, and errs more on noisy machines
 
 
 @dataclass(frozen=True)
 class SuiteLevels:
     """The suite in each night, on one kind of cluster and hardware."""
 
-    series: NightlySeries  # stands for the suite
+    series: NightlySeries  # the series that stands for the suite
     members: tuple[NightlySeries, ...]
-    nights: tuple[Night, ...]  # of all rows but the last, which is tonight
+    nights: tuple[Night, ...]  # nights of all rows but the last, which is tonight
     logs: Floats  # a row per night, a column per member, relative to the member's median; nan if not measured
 
     @property
     def levels(self) -> list[float]:
-        """One per row; 1 is the middle of the nights looked at."""
+        """The level of each row; 1 is the middle of the nights looked at."""
         found: list[float] = np.exp(np.nanmedian(self.logs, axis=1)).tolist()
         return found
 
@@ -52,24 +52,24 @@ class SuiteLevels:
         return [each for each in found if each.deviate >= DEVIATE and abs(each.relative) >= EFFECT]
 
     def lasts(self, last: Change) -> bool:
-        """Whether the latest nights still show half of a change, or more: some slow nights that are over are none."""
+        """Whether the latest nights still show at least half of a change; slow nights that are over are no change."""
         step, now = log(last.after / last.before), log(float(np.median(self.levels[-LEAST:])) / last.before)
         return now * step > 0 and abs(now) >= abs(step) / 2
 
     def steps(self, index: int) -> Floats:
-        """How each member changed at a row, as a logarithm."""
+        """The change of each member at a row, as a logarithm."""
         before, after = self.logs[max(0, index - WINDOW) : index], self.logs[index:]
         return np.asarray(np.nanmedian(after, axis=0) - np.nanmedian(before, axis=0))
 
 
 @dataclass(frozen=True)
 class SuiteChange:
-    """A change of the suite that has not been told before."""
+    """A change of the suite that has not been reported before."""
 
     judged: Judged
     largest: NightlySeries  # the member that moved furthest in the same direction
     good: Night  # the last night before it
-    changed: str  # packages that changed with it
+    changed: str  # packages that changed in the same night
 
 
 def is_suite(series: NightlySeries) -> bool:
@@ -79,7 +79,7 @@ def is_suite(series: NightlySeries) -> bool:
 def suites(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteLevels]:
     """The suite on each kind of cluster and hardware, over the last `NIGHTS` nights; without controls.
 
-    A series counts only from its last confirmed change on: that has been told.
+    A series counts only from its last confirmed change on, because that was reported.
     """
     recent = past[-NIGHTS + 1 :]
     told = {
@@ -134,14 +134,14 @@ def _judged(tonight: NightRecord, suite: SuiteLevels, begin: int, last: Change) 
     sign, steps = (1 if last.after > last.before else -1), suite.steps(last.index)
     effect = abs(log1p(last.relative)) * (1 if worse else -1)
     control = explaining(tonight, suite.series, effect, EFFECT / 2, before, since)
-    # each change is looked for at that many nights
+    # corrected for the number of nights at which a change is looked for
     p = min(1.0, (LATELY - LEAST + 1) * 2 * NormalDist().cdf(-last.deviate))
     words = (
         f"{suite.series.metric} of the whole suite is {change(1 + last.relative)} since {since[0].id} (p = {p:.1g}); "
         f"{(steps * sign > 0).sum()} of {len(steps)} series moved in this direction."
     )
     if good == tonight.lock.pins:
-        outcome, words = ChangeOutcome.MACHINE, f"{words} The environment is equal: look at the machine."
+        outcome, words = ChangeOutcome.MACHINE, f"{words} The software is the same: look at the machine."
     elif control:
         outcome, words = ChangeOutcome.MACHINE, f"{words} The machine changed: {control.words}."
     else:

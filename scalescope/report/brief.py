@@ -1,6 +1,6 @@
 """The short answer to one question, for people in a hurry, programs and coding agents; the report is its long form.
 
-It has at most `MOST` characters as JSON and as text. What had to be left out is counted, and `scalescope show` has it.
+It has at most `MOST` characters as JSON and as text. What is left out is counted; `scalescope show` has it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scalescope.report import run_tables
 from scalescope.report.run_tables import ShownRun, verdict_of
 from scalescope.report.table import ReportTable
 
-SCHEMA = 1  # raised when a key changes its meaning or is removed
+SCHEMA = 1  # increased when a key changes its meaning or is removed
 MOST = 6_000  # characters, some 1,500 tokens
 FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # at most, before anything is cut for its length
 WIDTH = 100  # characters of a row
-TEXT = 400  # characters to which texts are cut where the answer is too long
+TEXT = 400  # characters to which texts are cut if the answer is too long
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class BriefEvidence(Mapped):
 
 @dataclass(frozen=True)
 class BriefFinding(Mapped):
-    """A cause: where it is, what to do, what that brings, how sure it is, and what would refute it."""
+    """A cause: its place, fix, gain, confidence, and what would refute it."""
 
     id: str  # code of the cause; of several findings of a cause, `CODE~2` is the second
     severity: Severity
     place: str  # `FILE:LINE`; empty if unknown
     summary: str  # what is wrong and why, in a sentence
-    fix: str  # what to change, with code in backticks; empty if nobody knows
+    fix: str  # what to change, with code in backticks; empty if unknown
     confidence: float  # from 0 to 1
-    refuted_if: str  # what would show that it is another cause
+    refuted_if: str  # observation that would show another cause
     change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration that are the fix
     now_s: float | None = None  # measured seconds
     predicted_s: float | None = None  # predicted seconds with the fix
@@ -57,11 +57,11 @@ class BriefFinding(Mapped):
 
 @dataclass(frozen=True)
 class BriefTable(Mapped):
-    """What was measured or predicted."""
+    """Measured or predicted numbers."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    left_out: int = 0  # rows
+    left_out: int = 0  # number of rows left out
 
 
 @dataclass(frozen=True)
@@ -69,26 +69,26 @@ class BriefAnswer(Mapped):
     """Answer about a script, a run or a study."""
 
     about: str  # script, workload or study
-    id: str  # run or study, for `scalescope show`; empty where none was kept
-    line: str  # what holds the work back, or the answer to what was asked
-    trust: tuple[str, ...] = ()  # what limits trust in the numbers, in sentences
+    id: str  # id of the run or study, for `scalescope show`; empty if nothing was kept
+    line: str  # verdict of a run, or answer of a study
+    trust: tuple[str, ...] = ()  # limits of trust in the numbers, in sentences
     findings: tuple[BriefFinding, ...] = ()  # the worst first
     table: BriefTable | None = None
-    notes: tuple[str, ...] = ()  # what else is to be known
+    notes: tuple[str, ...] = ()  # further remarks, in sentences
     next: tuple[str, ...] = ()  # commands, the most useful first
-    left_out: int = 0  # findings
+    left_out: int = 0  # number of findings left out
     schema_version: int = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """At most `MOST` characters, whatever is left out for that."""
+        """The answer as JSON of at most `MOST` characters; what does not fit is left out."""
         return self.fitting(lambda each: json.dumps(each.to_mapping())).to_mapping()
 
     def text(self) -> str:
-        """The same for people, of at most `MOST` characters."""
+        """The answer as text of at most `MOST` characters; what does not fit is left out."""
         return "\n".join(_lines(self.fitting(lambda each: "\n".join(_lines(each)))))
 
     def fitting(self, written: Callable[[BriefAnswer], str]) -> BriefAnswer:
-        """This answer, shortened step by step until what is written of it is short enough."""
+        """This answer, shortened step by step until `written` of it has at most `MOST` characters."""
         found = self
         for cut in CUTS:
             if len(written(found)) <= MOST:
@@ -97,11 +97,11 @@ class BriefAnswer(Mapped):
         return found
 
 
-# ------------------------------------------------------------------ made
+# ------------------------------------------------------------------ answers from runs and studies
 
 
 def of_run(run: ShownRun, id: str = "", *, notes: Iterable[str] = (), next: Sequence[str] = ()) -> BriefAnswer:
-    """The answer that a run gives. `id`: empty where it was not kept. `next`: commands before our own."""
+    """The answer of a run. `id`: empty if the run was not kept. `next`: commands to name first."""
     verdict, points = verdict_of(run), run_tables.points(run.trials)
     findings = [(name, each) for name, each in named(verdict.findings) if each not in verdict.trust]
     kept = findings[:FINDINGS]
@@ -128,7 +128,7 @@ def of_answer(
     notes: Iterable[str] = (),
     next: Sequence[str] = (),
 ) -> BriefAnswer:
-    """The answer to a question that is no verdict, such as that of a study."""
+    """An answer without a verdict, such as a study's."""
     details = [f"scalescope show {id}"] if id else []
     return BriefAnswer(about, id, line, table=_table(table), notes=tuple(notes), next=(*next, *details))
 
@@ -143,7 +143,7 @@ def named(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
 
 
 def _sweep_command(run: ShownRun, verdict: Verdict) -> list[str]:
-    """The command that measures what the first finding proposes; none where the workload is the user's program."""
+    """The command that measures the first finding's fix; none if the workload is the user's program."""
     gain = verdict.findings[0].gain if verdict.findings else None
     if gain is None or not gain.change or gain.measured_s is not None or ran_what(run.trials):
         return []
@@ -178,7 +178,7 @@ def _finding(name: str, found: Finding) -> BriefFinding:
 def _refuted_if(found: Finding) -> str:
     if found.gain is None:
         return "the time stays the same with the fix" if found.remedy else ""
-    half = (found.gain.now_s + found.gain.predicted_s) / 2  # closer to what it is now than to what was promised
+    half = (found.gain.now_s + found.gain.predicted_s) / 2  # a longer time is nearer to now than to the prediction
     return f"it takes more than {number(half)} s with the fix"
 
 
@@ -193,7 +193,7 @@ def _table(table: ReportTable | None) -> BriefTable | None:
     return BriefTable(table.heads, tuple(rows[:ROWS]), max(len(rows) - ROWS, 0))
 
 
-# ------------------------------------------------------------------ shortened
+# ------------------------------------------------------------------ shortening
 
 
 def _of_first(answer: BriefAnswer, **changes: Any) -> tuple[BriefFinding, ...]:
@@ -216,7 +216,7 @@ def _small_table(answer: BriefAnswer) -> BriefAnswer:
     return replace(answer, table=replace(answer.table, rows=rows[:3], left_out=answer.table.left_out + len(rows[3:])))
 
 
-# What is left out where an answer is too long, the least important first
+# Steps that shorten an answer, the least important parts first
 CUTS: Sequence[Callable[[BriefAnswer], BriefAnswer]] = (
     lambda answer: replace(answer, findings=_of_first(answer, evidence=())),
     _small_table,
@@ -229,7 +229,7 @@ CUTS: Sequence[Callable[[BriefAnswer], BriefAnswer]] = (
 )
 
 
-# ------------------------------------------------------------------ written
+# ------------------------------------------------------------------ text
 
 
 def _lines(answer: BriefAnswer) -> Iterable[str]:

@@ -19,7 +19,7 @@ def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
     """One line per distinct cluster, with what it shows and cannot show; then its jobs and nodes."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found)) or (f"Cluster: {sweep.cluster.kind}.",)
-    if any(trial.facts.get(RAN) for trial in trials):  # the user's own program made it, and knows
+    if any(trial.facts.get(RAN) for trial in trials):  # the user's own program made the cluster and knows it
         lines = ()
     return (*lines, *_jobs(found), *_nodes(found), *_changes(found), *_gpus(trials))
 
@@ -45,7 +45,7 @@ def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    # What its system says of the jobs of a cluster stands under the kind of the cluster.
+    # The facts about a cluster's jobs are stored under the name of its kind.
     clusters = [facts for facts in clusters if isinstance(facts.get(facts.get("kind", "")), Mapping)]
     each = {job["id"]: job for facts in clusters for job in facts[facts["kind"]].get("jobs", ())}
     if not each:
@@ -55,7 +55,7 @@ def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
     text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
     text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
-    replaced: dict[str, int] = {}  # each cluster counts on from trial to trial
+    replaced: dict[str, int] = {}  # by cluster, whose count goes on from trial to trial
     for facts in clusters:
         replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
     text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""
@@ -75,7 +75,7 @@ def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         text += f", {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
     counted = [facts["counters"]["workers"] for facts in clusters if "counters" in facts]
     throttled = sum(each[THROTTLED]["sum"] for each in counted if THROTTLED in each)
-    text += f"; their CPU limit held workers up for {seconds(throttled)} s in all" if throttled else ""
+    text += f"; CPU limits stopped workers for {seconds(throttled)} s in all" if throttled else ""
     return (f"{text}.",)
 
 

@@ -16,7 +16,7 @@ from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.table import markdown_list, markdown_text, to_mappings
 from scalescope.report.table import to_markdown as table_markdown
 
-SCHEMA = 2  # raised when a key of `to_json` changes its meaning or is removed
+SCHEMA = 2  # increased when a key of `to_json` changes its meaning or is removed
 
 
 def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def headline(found: Hang, now: float) -> str:
 
 
 def standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list[str]:
-    """Stuck tasks and advice, in so many columns and rows; tasks without room are counted."""
+    """Stuck tasks and advice, in `width` columns and `height` rows; tasks without room are counted."""
     if found is None:
         return []
     hints = [part for hint in found.hints for part in wrapped(flat(hint), width)]

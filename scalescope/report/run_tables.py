@@ -29,7 +29,7 @@ from scalescope.report.table import Column, ReportTable, fitting, legend
 
 MOST_TRACEBACKS = 3  # tracebacks that a report shows at most
 MOST_SIZES = 8  # columns of the table of factors
-ACCEPTABLE = 0.8  # a factor below is marked, as the POP project does
+ACCEPTABLE = 0.8  # factors below this are marked, as in the POP project
 
 
 class ShownRun(Protocol):
@@ -51,7 +51,7 @@ def verdict_of(run: ShownRun) -> Verdict:
 
 
 def points(trials: Sequence[Trial]) -> tuple[PointSummary, ...]:
-    """The points of a sweep; of the user's code as it is, what was recorded, even if it does not count."""
+    """The points of a sweep; for a user's program, the recorded points even if their trials do not count."""
     found = summarise(trials)
     if not ran_what(trials):
         return found
@@ -139,7 +139,7 @@ def worst_factors(found: Sequence[Knee]) -> ReportTable | None:
 
 
 def factors_table(knee: Knee) -> ReportTable | None:
-    """The efficiency of a series divided, a column per size; None if that is not known, or no thread ever waited."""
+    """The factors of the efficiency of a series, a column per size; None if unknown, or if no thread ever waited."""
     sizes = knee.series.factors
     if not sizes:
         return None
@@ -170,7 +170,7 @@ def to_measure(knee: Knee) -> str:
         return ""
     *most, last = (f"{number:,}" for number in sorted(knee.refine))
     listed = f"{', '.join(most)} and {last}" if most else last
-    return f" To know more, measure {listed} workers (`refine` set to {len(knee.refine)} does)."
+    return f" To know more, measure {listed} workers (`refine` set to {len(knee.refine)} does that)."
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 
-# how numbers of a unit are written; all others are counts
+# formats of numbers by unit; numbers of other units are counts
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: seconds,
     Unit.SHARE: lambda value: f"{value:.2f}",

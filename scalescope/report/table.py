@@ -69,7 +69,7 @@ class Column(Generic[T]):
     show: Callable[[Any], str] = str
     short: str = ""  # heading when space is short; empty: the title
     legend: str = ""  # explains the heading
-    rank: int = 0  # columns of the highest rank are left out first when space is short; 0 never is
+    rank: int = 0  # columns of the highest rank are left out first when space is short; rank 0 never is
 
     def cell(self, row: T | None) -> str:
         value = None if row is None else self.value(row)

@@ -74,7 +74,7 @@ def events(tables: Tables) -> Iterator[Event]:
         yield _meta(1 + worker, "process_name", name=trial.names.get(address, address))
         yield _meta(1 + worker, "process_sort_index", sort_index=worker)
         members = by_worker[bounds[worker] : bounds[worker + 1]]
-        if not len(members):  # viewers leave out what has no event, and idle workers are what one looks for
+        if not len(members):  # viewers hide workers without events, but idle workers matter most
             yield _instant(1 + worker, "ran no task", 0)
         yield from _worker(trial, 1 + worker, members)
     yield from _arrows(trial, Graph.read(tables, trial.attempts))

@@ -12,7 +12,7 @@ from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, 
 from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
-WORTH_SPLITTING = 0.01  # smallest share of the worker time passed on that is told apart
+WORTH_SPLITTING = 0.01  # smallest share of worker time passed on that is shown separately
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def busy_parts(seconds: Mapping[str, float]) -> str:
 
 
 def gpu_line(metrics: Metrics) -> str:
-    """Share of the time in which GPUs computed, and of what busy threads did meanwhile; empty without GPUs."""
+    """Share of time in which GPUs computed, and what busy threads did while tasks ran; empty without GPUs."""
     if metrics.gpu_time_s is None or metrics.gpu_busy is None:
         return ""
     whole = sum(metrics.gpu_time_s.values())

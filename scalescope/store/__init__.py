@@ -1,4 +1,4 @@
-"""Where results are kept: SQL for what is queried, Parquet for raw records."""
+"""The store of results: SQL for data that is queried, Parquet for raw records."""
 
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun

@@ -1,4 +1,4 @@
-"""What people decided about series of nights, in the store."""
+"""People's decisions about series of nights, in the store."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Decisions:
         self._write = write
 
     def keep(self, decision: Decision) -> None:
-        """Keep a decision, in place of an earlier one of its kind about the same; the store adds the time."""
+        """Keep a decision, replacing an earlier one of the same kind about the same series; the store adds the time."""
         given = {name: clean(value) for name, value in decision.to_mapping().items() if name != "created_at"}
         with self._write("keep a decision") as session:
             session.merge(DecisionRow(**given, mutes=bool(decision.until), created_at=now_of(session)))
 
     def undo(self, what: str, history: str = "") -> int:
-        """Forget what was decided about something, in one history or in all; return how many decisions that were."""
+        """Remove the decisions about series, in one history or in all; return how many they were."""
         with self._write("undo a decision") as session:
             found = session.scalars(select(DecisionRow).where(DecisionRow.what == what)).all()
             undone = [row for row in found if history in ("", row.history)]

@@ -16,7 +16,7 @@ from scalescope.store.location import redact
 FULL = ("The disk, or this user's share of it, is full.", "Free space there and start the same command again.")
 FAULTY = (
     "The disk is full or failing, or a limit on the size of files was reached (`ulimit -f`).",
-    "Fix that and start the same command again.",
+    "Free space or raise the limit, and start the same command again.",
 )
 READ_ONLY = ("This user may not write there.", "Correct the permissions, or choose another store (SCALESCOPE_STORE).")
 CLOSED = (
@@ -36,13 +36,13 @@ DENIED = ("The server refused this user or password.", "Correct user and passwor
 MISSING = ("The server has no such database.", "Create it (`createdb NAME`), or correct the name.")
 UNREACHABLE = (
     "The server cannot be reached.",
-    "Check that it runs, the host and the port, and start the same command again.",
+    "Check that the server runs, and its host and port; then start the same command again.",
 )
 UNKNOWN = ("", "If the next attempt fails as well, report this with the text above.")
 
 AWAY = "away"  # category of errors of a server that may answer in a minute
 
-# https://www.sqlite.org/rescode.html; extended codes begin with the primary one
+# https://www.sqlite.org/rescode.html; names of extended codes begin with the primary one
 SQLITE = {
     "SQLITE_FULL": FULL,
     "SQLITE_IOERR": FAULTY,
@@ -89,7 +89,7 @@ SYSTEM = {
 
 # s3fs raises these for the statuses 500 and 503 of object storage
 BROKEN = (errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO))
-# Names of errors of the libraries that reach it, which share no class
+# Names of errors of the libraries that reach object storage, which share no class
 CONNECTION = re.compile("Connect|Timeout|HTTPClient|Streaming|ServiceRequest")
 
 

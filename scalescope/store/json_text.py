@@ -24,7 +24,7 @@ def dumps(value: object) -> str:
         return json.dumps(_mark(value), allow_nan=False)
     except TypeError as error:
         raise StoreError(
-            f"What was to be stored is not JSON: {error}",
+            f"A value to be stored is not JSON: {error}",
             cause="A fact, parameter or metric is not a number, text, list or mapping.",
         ) from error
 

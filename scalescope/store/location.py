@@ -30,7 +30,7 @@ class Location:
     """A parsed address of a store."""
 
     url: URL = field(repr=False)  # holds the password
-    path: Path | None  # of the SQLite file
+    path: Path | None  # path of the SQLite file; None for a server
     default_records: Path  # folder of the raw records
 
     @cached_property
@@ -65,7 +65,7 @@ def locate(address: str) -> Location:
     if backend == "sqlite" and url.database and not url.query and not url.host and url.database != ":memory:":
         return _sqlite(Path(url.database))
     before, at, after = address.partition("@")
-    if "@" in after or (at and "?" in before):  # else a part of the password is taken for the host, and shown
+    if "@" in after or (at and "?" in before):  # a part of the password would count as host, and be shown
         quoting = "Write @ as %40 and / as %2F in a password."
         raise InvalidField("store", redact(address), "an address with one @ at most", next_step=quoting)
     if backend in ("postgresql", "postgres") and url.database:
@@ -97,7 +97,7 @@ def network_filesystem(path: Path) -> str:
     """Type of the network file system that holds a path; empty if it is local or unknown."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return ""
     where, found = os.path.realpath(path), ("", "")
     for line in lines:

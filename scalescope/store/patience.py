@@ -10,16 +10,16 @@ from scalescope.errors import StoreError
 from scalescope.store.failures import AWAY
 from scalescope.waiting import patiently
 
-ENDING_S = 4.0  # seconds of patience for the last word of a run that is stopped or has failed
-SAY_S = 10.0  # seconds without an answer after which that is said, again and again: records of a trial take some
+ENDING_S = 4.0  # seconds to wait for a server when a stopped or failed run saves its end
+SAY_S = 10.0  # seconds between two messages about a wait; saving the records of a trial takes some seconds anyway
 
 
 class HasServer(Protocol):
-    """What `outlasting` needs to know of the object whose methods it changes."""
+    """An object whose methods `outlasting` can wrap."""
 
-    is_here: bool  # no server has to answer
+    is_here: bool  # True if no server has to answer
     where: str
-    patience_s: float  # 0: nobody waits
+    patience_s: float  # longest wait in seconds; 0: none
     says: Callable[[str], object]  # takes a sentence every few seconds of waiting
 
 
@@ -29,9 +29,9 @@ R = TypeVar("R")
 
 
 def outlasting(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Have a method, which may be called again, wait for a server that is away.
+    """Make a method wait for a server that is away; the method must be safe to call again.
 
-    Drivers of databases have no limit for a server that stands still, so the wait has one.
+    The wait has a limit, because drivers of databases have none for a server that stands still.
     """
 
     @wraps(method)

@@ -20,16 +20,16 @@ from scalescope.store.studies import now_of
 
 @dataclass(frozen=True)
 class PrunableItem:
-    """A run, or a study with all its runs, that is to be removed."""
+    """A run, or a study with all its runs, to be removed."""
 
     id: str
-    runs: tuple[str, ...]  # ids
+    runs: tuple[str, ...]  # ids of the runs
     since: datetime  # when its newest run began
     size: int  # bytes of its records and reports
 
 
 def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[PrunableItem]:
-    """What is older, or beyond `keep_bytes` with all that is newer, and not running; oldest first."""
+    """Items to remove, oldest first: too old, or beyond `keep_bytes` with all newer items; none that still run."""
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
     with store.reading("read the runs") as session:

@@ -33,7 +33,7 @@ Columns = Mapping[str, Any]  # one table: an `array.array`, numpy array or list 
 
 
 def write(address: str, tables: Mapping[str, Columns]) -> None:
-    """Write all tables of one trial to a folder, in place of what was there; a reader sees all of them or none.
+    """Write all tables of one trial to a folder, replacing its content; a reader sees all of them or none.
 
     On a local file system the folder is written under another name, flushed to the disk, and renamed. Elsewhere each
     file is put as a whole; an address counts only once the trial's row names it.
@@ -74,7 +74,7 @@ def read(address: str, table: str) -> dict[str, NDArray[Any] | list[str]]:
         data = fs.cat_file(f"{root}/{table}{SUFFIX}")
     try:
         content = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
-    except (pa.ArrowException, OSError, ValueError) as error:  # OSError: a checksum is not that of its page
+    except (pa.ArrowException, OSError, ValueError) as error:  # OSError: a page does not match its checksum
         raise StoreError(
             f"Could not read the records of {table!r}: {error}",
             where=redact(address),
@@ -108,7 +108,7 @@ def _encode(name: str, columns: Columns) -> bytes:
         buffer,
         compression="zstd",
         write_page_checksum=True,
-        compression_level=1,  # higher ones gained nothing on random keys, and 3 % on others
+        compression_level=1,  # higher levels save nothing on random keys, and 3 % on others
         use_dictionary=[column for column in declared if column not in encodings],
         column_encoding=encodings,
     )
@@ -146,11 +146,11 @@ def _explained(doing: str, address: str) -> Iterator[None]:
             f"Could not {doing}: nothing is there",
             where=where,
             cause="They were moved or deleted, or are on the disk of another machine.",
-            next_step="Open the store with the address of its records, or look at the trial where it was run.",
+            next_step="Open the store with the address of its records, or on the machine where the trial ran.",
         ) from error
     except ImportError as error:
         raise StoreError(
-            f"Could not {doing}: {redact(str(error))}", where=where, next_step="Install the package that it names."
+            f"Could not {doing}: {redact(str(error))}", where=where, next_step="Install the package named above."
         ) from error
     except ValueError as error:  # fsspec: unknown protocol
         raise StoreError(

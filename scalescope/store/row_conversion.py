@@ -104,12 +104,12 @@ def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
         raise StoreError(
             f"Could not read {what}: {error}",
             cause="Its row in the database is damaged, or a newer Scalescope wrote it.",
-            next_step="Restore the database from a backup, or do without it.",
+            next_step="Restore the database from a backup, or go on without this row.",
         ) from error
 
 
 def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """Those rows that can be read; a warning names the first of the others, and counts them."""
+    """The rows that can be read; a warning shows the first unreadable row, and counts them."""
     result, errors = [], []
     for row in found:
         try:
@@ -118,8 +118,8 @@ def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
             errors.append(error)
     if errors:
         left = len(errors) - 1
-        more = f", and so {'is' if left == 1 else 'are'} {left:,} more" if left else ""
-        logger.warning("%s\nIt is left out%s.", errors[0], more)
+        more = f", as {'is' if left == 1 else 'are'} {left:,} more" if left else ""
+        logger.warning("%s\nThis row is left out%s.", errors[0], more)
     return result
 
 

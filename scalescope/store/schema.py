@@ -127,7 +127,7 @@ class StudyRow(StoreBase):
 
 
 class DecisionRow(StoreBase):
-    """What a person decided about series of nights (`scalescope.model.decision`)."""
+    """A person's decision about series of nights (`scalescope.model.decision`)."""
 
     __tablename__ = "decisions"
 

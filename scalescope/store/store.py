@@ -43,13 +43,13 @@ HEARTBEAT_LIMIT_S = 120.0  # seconds without a heartbeat after which a run on an
 WATCH_INTERVAL_S = 5.0  # seconds between two looks for a heartbeat
 LOCK_TIMEOUT_S = 60.0  # seconds that a writer waits for SQLite's lock
 logger = logging.getLogger(__name__)
-ENDED = "ended"  # fact of a run: why it ended early
+ENDED = "ended"  # fact of a run: the reason for its early end
 _LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep, as the store has it. Times are UTC, ISO 8601."""
+    """A stored run of a sweep. Times are UTC, ISO 8601."""
 
     id: str  # sortable by time: `20261121-143005-ab12cd`, in UTC
     sweep: Sweep
@@ -61,7 +61,7 @@ class SweepRun:
     created_at: str = ""  # when it first began
     started_at: str = ""  # when it last began or resumed
     finished_at: str = ""  # empty until it has finished
-    facts: Mapping[str, Any] = field(default_factory=dict)  # what was known when it began, such as its packages
+    facts: Mapping[str, Any] = field(default_factory=dict)  # facts known when the run began, such as its packages
     study: str = ""  # id of the study that it was made for
     where: str = ""  # address of the store, without password
     saved: int = 0  # number of saved trials
@@ -84,8 +84,8 @@ class Store:
         self._without_clock = bool(location.network)
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
-        self.is_here = location.path is not None and "://" not in record_root  # no server has to answer
-        self.patience_s = 0.0  # for a server that is away, from the moment at which a run begins
+        self.is_here = location.path is not None and "://" not in record_root  # True if no server has to answer
+        self.patience_s = 0.0  # longest wait for a server that is away; above 0 while a run is under way
         self.says: Callable[[str], object] = logger.warning  # takes a sentence every few seconds of waiting
         self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
@@ -143,8 +143,8 @@ class Store:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
         A run is resumed if it is not complete, has the same sweep, study, workload version, code and packages, and
-        nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
-        at once, one gets a new run. If only the code differs, the fact `instead_of` names the run not resumed.
+        nobody runs it: it was stopped or failed, or its owner is dead or is this process. If two processes resume at
+        once, one gets a new run. If only the code differs, the fact `instead_of` names the run not resumed.
         """
         known, environment = row_conversion.split_packages({**(facts or {}), run_facts.USER: user()})
         code = known.get(run_facts.CODE, "")
@@ -178,7 +178,7 @@ class Store:
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
         """Heartbeat of the newest resumable run if it runs on another host and stays silent.
 
-        For SQLite on a network file system, where clocks of several hosts wrote the times.
+        Needed for SQLite on a network file system, where the times come from the clocks of several hosts.
         """
         first = None
         deadline = time.monotonic() + HEARTBEAT_LIMIT_S
@@ -213,7 +213,7 @@ class Store:
         changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
         before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
         taken = session.execute(
-            # of two that saw the same owner, the second changes no row
+            # if two processes saw the same owner, the second changes no row
             update(RunRow)
             .where(RunRow.id == run.id, RunRow.owner == run.owner, RunRow.state == run.state)
             .values(**ownership, finished_at=None, verdict=None)
@@ -229,7 +229,7 @@ class Store:
 
     @outlasting
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
-        """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`."""
+        """Trials that a resumed run need not repeat, by key, except those in `besides`."""
         statement = (
             select(TrialRow)
             .where(TrialRow.run_id == run_id, TrialRow.interrupted.is_(False))
@@ -253,7 +253,7 @@ class Store:
         """
         address = trial.records
         if tables:
-            with self.reading("save a trial") as session:  # look first: records must not be written twice
+            with self.reading("save a trial") as session:  # look first, so that records are not written twice
                 self._owned_run(session, run_id)
                 if saved := self._saved(session.get(TrialRow, (run_id, trial.key))):
                     return saved
@@ -263,7 +263,7 @@ class Store:
 
     @outlasting
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
-        """Record how a run ended. A resumed run that failed before its first trial becomes what it was before."""
+        """Record how a run ended. A resumed run that failed before its first trial gets its earlier end back."""
         state = fields.choice("state", str(state), [item.value for item in RunState if item is not RunState.RUNNING])
         with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
@@ -313,7 +313,7 @@ class Store:
     def run(self, reference: str = "latest") -> SweepRun:
         """One run, by its id, the start of its id, or `latest`; else `UsageError`.
 
-        `latest` belongs to nothing larger; `latest~1` is the one before it.
+        `latest` is the newest run that belongs to no study; `latest~1` is the one before it.
         """
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
@@ -353,9 +353,9 @@ class Store:
         return {name: record_files.read(trial.records, name) for name in wanted}
 
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
-        stored = address.removeprefix(self._default_root + "/")  # so that both can be moved together
+        stored = address.removeprefix(self._default_root + "/")  # so that database and records can move together
         with self.writing("save a trial") as session:
-            self._owned_run(session, run_id, renew=True)  # its lock keeps other savers of this run out
+            self._owned_run(session, run_id, renew=True)  # its lock keeps out other processes that save this run
             row = session.get(TrialRow, (run_id, trial.key))
             if saved := self._saved(row):
                 return saved
@@ -380,7 +380,7 @@ class Store:
                 f"Process {row.pid} on {row.host.split()[0]} has taken over run {run_id}",
                 where=self.where,
                 cause=f"This process sent no heartbeat for {HEARTBEAT_LIMIT_S:.0f} s, or began the run twice.",
-                next_step="Let the other one finish; this one stops here.",
+                next_step="Let the other process finish; this one stops here.",
             )
         if renew:
             row.heartbeat_at = now_of(session)
@@ -427,11 +427,11 @@ class Store:
     @contextmanager
     def writing(self, doing: str) -> Iterator[Session]:
         """A transaction that may write. `doing` follows "Could not" in errors."""
-        if self._path and not self._path.exists():  # SQLite would write on into a file that nobody finds
+        if self._path and not self._path.exists():  # SQLite would go on writing into a deleted file
             raise StoreError(
                 f"Could not {doing}: the store is gone",
                 where=self.where,
-                cause="It, or its folder, was moved or removed while it was in use.",
+                cause="The file or its folder was moved or removed while it was in use.",
                 next_step="Put it back and start the same command again.",
             )
         with explained(doing, self.where), Session(self._writer) as session, session.begin():
@@ -441,7 +441,7 @@ class Store:
 _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
 _CODE = RunRow.facts[run_facts.CODE].as_string()
 _Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by the owner's clock
-# a run before it was resumed: columns that resuming changes, and its findings
+# state of a run before it was resumed: columns that resuming changes, and its findings
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 

@@ -56,21 +56,21 @@ class Studies:
             return self._study(session, row)
 
     def finish(self, study_id: str, line: str, result: Mapping[str, Any], *, alarm: bool) -> None:
-        """Record the answer: one sentence, and all of it as JSON. `alarm`: it is bad news, or there is none."""
+        """Record the answer: `line` in one sentence, `result` in full as JSON. `alarm`: bad news, or no answer."""
         with self._write("finish a study") as session:
             row = self._row(session, study_id)
             row.line, row.result, row.alarm = clean(line), dict(result), alarm
             row.finished_at = now_of(session)
 
     def amend(self, study_id: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Study:
-        """Replace the result of a study, finished or not, by `change` of it, in one transaction."""
+        """Replace the result of a study, finished or not, by `change(result)`, in one transaction."""
         with self._write("change a study") as session:
             row = self._row(session, study_id)
             row.result = dict(change(row.result))
             return self._study(session, row)
 
     def newest(self, *, limit: int = 50, kind: str | None = None) -> list[Study]:
-        """The newest studies, newest first; of one kind if given."""
+        """The newest studies, newest first; only those of `kind` if given."""
         with self._read("read the studies") as session:
             newest = _NEWEST if kind is None else _NEWEST.where(StudyRow.kind == kind)
             return row_conversion.readable(session.scalars(newest.limit(limit)), partial(self._study, session))
@@ -119,7 +119,7 @@ class Studies:
 
 
 def is_study(reference: str) -> bool:
-    """Whether this names a study, by its kind or its id; ids of runs begin with a digit."""
+    """Whether a reference names a study, by kind or id; ids of runs begin with a digit."""
     return reference[:1].isalpha() and not reference.startswith("latest")
 
 

@@ -32,9 +32,9 @@ class StudyType:
     report: str  # module with `sheet` and `picture`
     example: str = ""  # arguments of the command
     title: str  # heading of the report
-    fine: tuple[str, str]  # class of the style sheet and a word, where the answer is no alarm
+    fine: tuple[str, str]  # style-sheet class and label of an answer that is no alarm
     alarm: tuple[str, str]
-    exit_ok: str = "answered"  # what the exit statuses 0 and 1 mean
+    exit_ok: str = "answered"  # meanings of exit statuses 0 and (below) 1
     exit_finding: str = "no answer"
 
     @property
@@ -125,5 +125,5 @@ OWN = {
         alarm=("high", "Regression"),
     ),
 }
-# By kind: the first word of the ids of such studies.
+# Keys are kinds: a kind is the first word of its studies' ids.
 STUDIES: Table[StudyType] = Table("scalescope.studies", OWN, _row)

@@ -1,4 +1,4 @@
-"""A stored run may name code of another user, which a study would run as whoever asks."""
+"""Checks stored runs before a study runs their code: code of another user would run with the caller's rights."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scalescope.store.store import SweepRun
 
 
 def check(run: SweepRun, *, others_code: bool) -> None:
-    """Refuse to run code that another user's run names, unless that is allowed; unknown users count as others."""
+    """Refuse code that another user's run names, unless `others_code` is set; an unknown user counts as another."""
     who = str(run.facts.get(USER, ""))
     if others_code or who == user():
         return
     if code := _code(run):
         raise OthersCode(
-            f"Run {run.id} was stored by {who or 'an unknown user'}, and names code that would run as you: {code}",
+            f"Run {run.id} was stored by {who or 'an unknown user'}; its code would run with your rights: {code}",
             where=run.where,
             next_step="read that code; if you trust it, add --others-code (others_code: true in a flow)",
         )
@@ -29,8 +29,8 @@ def check_can_run_again(run: SweepRun) -> None:
         raise InvalidField(
             "run",
             run.id,
-            f"a run of a sweep: the record of a {what} can be shown, reported and predicted from, not run again",
-            next_step="name a function of it as the workload, such as -w FILE.py:FUNCTION -a workers=1,2,4; "
+            f"a run of a sweep; the record of a {what} names no workload to run again",
+            next_step="give a function as the workload, such as -w FILE.py:FUNCTION -a workers=1,2,4; "
             f"or scalescope predict {run.id}",
         )
 

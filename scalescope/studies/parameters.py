@@ -22,17 +22,17 @@ ENVIRONMENT = Parameter(
     examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
 )
 RUN = Parameter(
-    "A finished run: an id, the start of an id, or `latest`. What is not given is taken from its worst point.",
+    "A finished run: an id, the start of an id, or `latest`. Parameters not given are taken from its worst point.",
     metavar="[RUN]",
     syntax="argument",
 )
 OTHERS_CODE = Parameter(
-    "Run code that another user's run names: a workload of their own, an interpreter, a cluster. Without it you are "
-    "asked, or the command fails if nobody can be asked.",
+    "Run code that another user's run names (workload, interpreter, cluster). Without this option you are asked; "
+    "without a terminal the command fails.",
     title="Run another user's code",
 )
 METRIC = Parameter(
-    "A number that is measured (tasks, workers_used, makespan_s, efficiency, ...), or a term such as workers_used / "
+    "A measured number (tasks, workers_used, makespan_s, efficiency, ...), or an expression such as workers_used / "
     "workers.",
     names="metric",
     option=("--metric", "-m"),
@@ -45,7 +45,7 @@ MINUTES = Parameter(
     maximum=7 * 24 * 60,
 )
 SMALLEST_EFFECT = Parameter(
-    "Differences up to this share are called the same: 0.03 is 3 %.",
+    "Differences up to this share count as none: 0.03 is 3 %.",
     title="Smallest effect, as a share",
     minimum=0,
     maximum=0.99,
@@ -53,7 +53,7 @@ SMALLEST_EFFECT = Parameter(
 
 
 def named(help: str, title: str, *option: str, example: Mapping[str, Any]) -> Parameter:
-    """A mapping of names of axes to single values."""
+    """A parameter that maps names of axes to single values."""
     return Parameter(
         help,
         title=title,
@@ -90,7 +90,7 @@ class AtPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """What is run, where and with which software."""
+    """Parameters that say what is run, where and with which software."""
 
     params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[

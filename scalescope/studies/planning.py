@@ -1,4 +1,4 @@
-"""What all studies have in common: what its trials share, sweeps that grow, and an answer."""
+"""Parts that all studies share: the settings of their trials, sweeps that grow, and an answer."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ from scalescope.studies.parameters import StudyParameters
 
 @dataclass(frozen=True)
 class StudyAnswer:
-    """Line, full result (JSON), and whether it is bad news or there is no answer."""
+    """The answer in a line, the full result (JSON), and `alarm`: bad news, or no answer."""
 
     line: str
     result: Mapping[str, Any]
     alarm: bool
 
 
-# A sweep that depends on the runs before it, in their order; it may write files into the folder. None: it is left out
+# Makes a sweep from the earlier runs, in order; may write files into the folder (last argument). None: no sweep
 RequestAfter = Callable[[Sequence[SweepRun], Store, str], RunRequest | None]
 
 
 @dataclass(frozen=True)
 class PlannedStudy:
-    """A study that may be started: everything in it has been checked."""
+    """A study whose parameters have all been checked, ready to start."""
 
     kind: str
-    question: Mapping[str, Any]  # JSON; a study is continued when its question is the same
+    question: Mapping[str, Any]  # JSON; asking the same question again continues the study
     requests: tuple[RunRequest | RequestAfter, ...]  # the sweeps to run, each with its growth
     answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # judges the runs of the requests, in their order
     follows: str = ""  # id of the run or study that led to it
-    # what can be said before the last of its sweeps is run; empty: nothing
+    # preliminary answer before the last sweep; empty: none
     so_far: Callable[[Sequence[SweepRun]], str] = lambda runs: ""
 
 
 @dataclass(frozen=True)
 class SharedSettings:
-    """What all trials of a study share."""
+    """Settings that all trials of a study share."""
 
     sweep: Mapping[str, Any]  # fields of a sweep without axes and points
     values: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that hold for all trials
     store: str = field(default="", repr=False)
     records: str = ""
-    follows: str = ""  # id of the run that the rest was taken from
-    minutes: float = StudyParameters.minutes  # after which no further trial is begun
+    follows: str = ""  # id of the run that these settings come from; may be empty
+    minutes: float = StudyParameters.minutes  # minutes after which no further trial begins
 
     @property
     def workload(self) -> str:
@@ -76,14 +76,14 @@ class SharedSettings:
         return request.check({**sweep, "store": self.store}, records=self.records)
 
     def to_mapping(self) -> dict[str, Any]:
-        """What of it belongs to the question, as JSON carries it."""
+        """The settings that belong to the question, as JSON."""
         return {**self.sweep, "values": dict(self.values)}
 
 
 def shared_settings(
     given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = ""
 ) -> SharedSettings:
-    """What all trials of a study share; what is not given is taken from a run, at its worst point."""
+    """The settings that all trials of a study share; those not given come from a run, at its worst point."""
     values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
     sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
     sweep = {name: value for name, value in sweep.items() if value not in ("", {})}
@@ -114,7 +114,7 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
 
 
 def because(trials: Sequence[Trial]) -> str:
-    """Why trials are not data points, as a sentence to add to an answer; the most frequent reason stands for all."""
+    """Most frequent reason why trials have no result, as a sentence after a blank; empty if all have one."""
     spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""
@@ -126,7 +126,7 @@ def because(trials: Sequence[Trial]) -> str:
 
 
 def timed(request: RunRequest, grow: Growth, minutes: float) -> RunRequest:
-    """A sweep that grows until so many minutes have passed from now on."""
+    """The sweep, growing until `minutes` from now have passed."""
     end = time.monotonic() + 60 * minutes
     return replace(request, grow=lambda done: () if time.monotonic() >= end else grow(done))
 

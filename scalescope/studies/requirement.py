@@ -1,4 +1,4 @@
-"""What a sweep must fulfil for a program that goes by its exit status: a comparison of numbers at some points."""
+"""Requirements of `--require`: comparisons of numbers at some points of a sweep, which decide its exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Requirement:
 
     text: str
     condition: MetricSymptom
-    at: str  # the points that are meant, as `analysis.summary.is_meant` reads them; empty: all
+    at: str  # points that it applies to, in the syntax of `analysis.summary.is_meant`; empty: all
 
     def means(self, point: Point) -> bool:
         return is_meant(point, self.at)
@@ -29,7 +29,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class RequirementAnswer:
-    """What became of a requirement."""
+    """Result of a requirement."""
 
     text: str
     status: ExitStatus  # OK: met; FINDING: not met; FAILED, INFRASTRUCTURE: unknown; USAGE: no such point
@@ -52,17 +52,17 @@ def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -
         if not meant:
             raise InvalidField(OPTION, each.text, f"a point of the sweep after `at`; there are: {_listed(points)}")
         if ITEMS in each.condition.names and any(point.items is None for point in meant):
-            raise InvalidField(OPTION, each.text, "numbers of the workload; this one has no items")
+            raise InvalidField(OPTION, each.text, "numbers that the workload has; it has no items")
 
 
 def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[RequirementAnswer, ...]:
-    """Whether each holds, by the means over all repeats."""
+    """Whether each requirement holds, by the means over all repeats."""
     summaries = summarise(trials)
     return tuple(_answer(each, summaries) for each in requirements)
 
 
 def status(answers: Sequence[RequirementAnswer]) -> ExitStatus:
-    """The exit status of all together: what is unknown outranks bad news."""
+    """The exit status of all answers together; unknown outranks not met."""
     found = {answer.status for answer in answers}
     order = (ExitStatus.USAGE, ExitStatus.FAILED, ExitStatus.INFRASTRUCTURE, ExitStatus.FINDING)
     return next((each for each in order if each in found), ExitStatus.OK)
@@ -72,7 +72,7 @@ def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Requiremen
     points = [summary.point for summary in summaries]
     meant = [summary for summary in summaries if asked.means(summary.point)]
     if not meant:
-        return _unknown(asked, ExitStatus.USAGE, f"of these points none is meant: {_listed(points)}")
+        return _unknown(asked, ExitStatus.USAGE, f"no measured point matches; there are: {_listed(points)}")
     names, held = varied(points), list[str]()
     for summary in meant:
         where = label(summary.point, names)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study with its answer, and its runs, whose trials are there too."""
+    """A study with its answer and its runs, including their trials."""
 
     study: Study
     runs: tuple[SweepRun, ...]
@@ -79,7 +79,7 @@ def check(kind: str, given: Mapping[str, Any]) -> None:
 
 
 def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None, *, follows: str = "") -> StudyResult:
-    """Run all that a study needs, and answer it; what was measured before it was stopped is not measured again.
+    """Run the sweeps of a study and answer it; a study that was stopped continues with the trials that are missing.
 
     Args:
         kind: Key of `STUDIES`.
@@ -139,7 +139,7 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 
 
 def run_of(study: Study, request: RunRequest, store: Store, runner: Runner) -> SweepRun:
-    """The finished run of one sweep of a study; it is carried out if there is none."""
+    """The finished run of one sweep of a study, from the store or run now."""
     for run_id in study.runs:
         run = store.run(run_id)
         if run.sweep.id == request.sweep.id and run.finished_at and run.verdict is not None:

@@ -1,4 +1,4 @@
-"""Scripts that stand alone, for others to run: how one is tried out before it is handed over."""
+"""Tries out a stand-alone script before it is handed over."""
 
 from __future__ import annotations
 

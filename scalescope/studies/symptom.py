@@ -1,4 +1,4 @@
-"""What is looked at in trials: a number, a comparison of numbers, or a finding."""
+"""Symptoms that studies look for in trials: a number, a comparison of numbers, or a finding."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 
-# What a comparison may name: the point, the metrics of a trial, and shares of worker time from 0 to 1.
+# Names allowed in comparisons: of the point, of metrics, and of shares of worker time (0 to 1).
 NAMES = ("workers", "threads", "items", *METRICS, *WORKER_TIME)
-# For all other numbers less is better.
+# Names of numbers of which more is better; of all others, less is better.
 LARGER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.larger_is_better) | {"busy"}
 
 _COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
@@ -57,11 +57,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class FindingSymptom:
-    """A finding that a trial alone must have."""
+    """A finding that a single trial must have when judged by itself."""
 
     code: str
-    severity: Severity = Severity.INFO  # at least
-    state: TrialState = TrialState.VALID  # a cause that ends workers makes trials invalid
+    severity: Severity = Severity.INFO  # lowest severity that counts
+    state: TrialState = TrialState.VALID  # state of a trial that shows it: causes that end workers make it invalid
 
     @property
     def words(self) -> str:
@@ -152,9 +152,9 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
 
 
 def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> tuple[FindingSymptom, Trial]:
-    """A finding as a symptom of single trials, and the worst trial that has it alone; valid trials come first.
+    """A finding as a symptom of single trials, and the worst trial that shows it by itself; valid trials come first.
 
-    The symptom is as severe as at that trial.
+    The symptom has the severity of the finding at that trial.
     """
     having = [
         (alone, trial)
@@ -169,13 +169,13 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
     raise InvalidField(
         "finding",
         finding.code,
-        "a finding that one trial alone shows; this one comes from comparing several",
+        "a finding that a single trial shows; this one comes from comparing several trials",
         next_step="name the symptom by its numbers, such as the metric 'efficiency < 0.6'",
     )
 
 
 def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
-    """The trial with the smallest share of busy worker time, of those that show the symptom."""
+    """Of the trials that show the symptom, the one with the smallest share of busy worker time."""
     showing = [trial for trial in trials if symptom.shows(sweep, trial)]
     if not showing:
         raise InvalidField(
@@ -209,7 +209,7 @@ def _names(tree: ast.expr) -> frozenset[str]:
 
 def _check_present(text: str, tree: ast.expr, numbers: Mapping[str, float]) -> None:
     if missing := _names(tree) - set(numbers):
-        raise InvalidField("metric", text, f"what the workload has; this workload has no {min(missing)!r}")
+        raise InvalidField("metric", text, f"numbers that the workload has; it has no {min(missing)!r}")
 
 
 def _check(node: ast.expr, text: str, form: str) -> None:
@@ -227,6 +227,6 @@ def _value(node: Any, numbers: Mapping[str, float]) -> float:
     if isinstance(node, ast.BinOp):
         left, right = _value(node.left, numbers), _value(node.right, numbers)
         if isinstance(node.op, ast.Div) and right == 0:
-            return float("nan")  # which no comparison meets
+            return float("nan")  # every comparison with NaN is false
         return _ARITHMETIC[type(node.op)](left, right)
     return numbers[node.id] if isinstance(node, ast.Name) else float(node.value)

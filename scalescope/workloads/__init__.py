@@ -1,7 +1,7 @@
-"""What is run: functions `run(client, **params)` with metadata, and the table of built-in ones.
+"""Workloads: functions `run(client, **params)` with metadata, and the table of the built-in ones.
 
-Each checks its result and raises `WrongAnswer` if it is wrong. Workloads import their own packages when they run, so
-that importing this package needs the standard library and `distributed` alone.
+Each workload checks its result and raises `WrongAnswer` if it is wrong. Workloads import their packages when they run,
+so this package can be imported with only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scalescope.workloads.references import FORMS, load_function
 
 
 def _row(name: str, reference: str, found: object) -> Workload:
-    """The entry point of a plugin: a `Workload`, or a function as users write it."""
+    """Makes a table row of a plugin's entry point: a `Workload`, or a function as users write it."""
     if not isinstance(found, Workload):
         return replace(load_function(reference), name=name)
     if found.name != name:
-        raise ValueError(f"the workload calls itself {found.name}")
+        raise ValueError(f"the workload's own name is {found.name}")
     return found
 
 
@@ -101,7 +101,7 @@ def load(reference: str) -> Workload:
     if reference in BUILTIN:
         return BUILTIN[reference]
     if reference.endswith(".py"):
-        raise InvalidField("workload", reference, f"the file and a function of it: {_suggested(reference)}")
+        raise InvalidField("workload", reference, f"a file with a function in it: {_suggested(reference)}")
     raise InvalidField(
         "workload",
         reference,
@@ -110,7 +110,7 @@ def load(reference: str) -> Workload:
     )
 
 
-# A process that is sent a workload loads it by its name: its function can be one of a file that nobody can import.
+# Pickled by name: the function may be in a file that other processes cannot import.
 copyreg.pickle(Workload, lambda workload: (load, (workload.name,)))
 
 

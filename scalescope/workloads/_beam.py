@@ -16,14 +16,14 @@ from scalescope.workloads._common import require, root_logger_kept
 if TYPE_CHECKING:
     from distributed import Client
 
-# Name of Beam's own client: tells it from ours in the scheduler's log, so that it can be closed
+# Name of the client that Beam opens, which tells it from ours, so that it can be closed
 CLIENT_NAME = "scalescope-beam"
 
 
 BeamPartitions = Annotated[
     int | Literal["items"] | None,
     Parameter(
-        "Partitions, or 'items' for one per item; null takes Beam's rule (since 2.63, 128 items in each).", minimum=1
+        "Partitions, or 'items' for one per item; null uses Beam's rule (since 2.63, 128 items in each).", minimum=1
     ),
 ]
 
@@ -31,7 +31,7 @@ BeamPartitions = Annotated[
 def run_pipeline(client: Client, build: Callable[[Any, Any], object], partitions: dict[str, int]) -> list[Any]:
     """Run a pipeline to its end on Beam's DaskRunner; return the elements of the last collection.
 
-    `build` adds the transforms, given the module `apache_beam` and a pipeline. `partitions` are options of Beam.
+    `build(apache_beam, pipeline)` adds the transforms. `partitions` are options of Beam.
     """
     with root_logger_kept():
         beam = require("apache_beam", "beam")
@@ -65,7 +65,7 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
 
 @contextmanager
 def _beam_clients_closed() -> Iterator[None]:
-    """Beam's runner opens a client of its own, makes it the default, and never closes it."""
+    """Close the clients that Beam's runner opens; it makes each the default client, and never closes it."""
     import distributed
 
     try:
@@ -78,10 +78,10 @@ def _beam_clients_closed() -> Iterator[None]:
 
 @contextmanager
 def own_receivers(address: str) -> Iterator[None]:
-    """Give each task of Beam's Dask runner receivers of its own on an in-process cluster.
+    """Give each task of Beam's Dask runner its own receivers on an in-process cluster.
 
-    Beam puts one list into the tasks of all partitions of a ParDo, to which each appends what it emits. Tasks that
-    travel over a network get copies; tasks in one process share the list and would pass on what others emitted.
+    Beam puts one list into the tasks of all partitions of a ParDo, and each task appends its output to it. Tasks sent
+    over a network get copies; tasks in one process share the list and would also pass on the output of others.
     """
     if not address.startswith("inproc://"):
         yield
@@ -91,7 +91,7 @@ def own_receivers(address: str) -> Iterator[None]:
 
     name = "apply_dofn_to_bundle"
     original = getattr(transform_evaluator, name, None)
-    if original is None:  # older Beams keep no such list
+    if original is None:  # older versions of Beam have no such list
         yield
         return
     from scalescope.workloads import _beam_dofns
@@ -104,7 +104,7 @@ def own_receivers(address: str) -> Iterator[None]:
 
 
 def around(workload: Workload, address: str) -> AbstractContextManager[None]:
-    """The context that a user's own workload must run in on the cluster with this address, if it uses Beam."""
+    """Context in which a user's workload must run on the cluster at `address`; does nothing unless it uses Beam."""
     used = any(name.partition(".")[0] == "apache_beam" for name in (*workload.modules, *sys.modules))
     if not used or importlib.util.find_spec("apache_beam") is None:
         return nullcontext()

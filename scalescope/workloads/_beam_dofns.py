@@ -1,4 +1,4 @@
-"""What runs on the workers of a Beam workload.
+"""Code of Beam workloads that runs on workers.
 
 A module of its own because it imports Apache Beam, so that these classes are pickled by reference and the rest of the
 package imports without Beam.
@@ -23,13 +23,13 @@ _shared = getattr(transform_evaluator, "apply_dofn_to_bundle", None)
 
 
 def apply_dofn_to_bundle(items: Iterable[Any], *arguments: Any) -> Any:
-    """Beam's function of this name on copies of its arguments, as a task gets them over a network."""
+    """Calls Beam's function of this name with copies of its arguments, as if they came over a network."""
     assert _shared is not None
     return _shared(items, *pickle.loads(pickle.dumps(arguments)))
 
 
 class _Fresh(beam.DoFn):  # type: ignore[misc]
-    """Carries an identifier of the run, which Dask makes part of the task keys."""
+    """Holds an identifier of the run, which Dask makes part of the task keys."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Read(_Fresh):
             yield element, Path(element).read_bytes()
         except FileNotFoundError as error:
             raise UsageError(
-                f"a worker does not see the file {element}",
+                f"a worker cannot see the file {element}",
                 where="params.directory",
                 cause="the folder is not shared between the client's machine and the workers'",
                 next_step="give a directory on a shared file system as parameter `directory`",

@@ -1,4 +1,4 @@
-"""What several workloads share: imports on demand, sleeping maps, partitions, checks of results."""
+"""Helpers of several workloads: imports on demand, sleeping maps, partitions, checks of results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.words import shortened
 from scalescope.model.workload import WorkloadParameter
 
-PER_ITEM = "items"  # the value of `npartitions` that means as many partitions as items
+PER_ITEM = "items"  # value of `npartitions` for one partition per item
 
 
 def require(module: str, extra: str) -> Any:
@@ -44,9 +44,9 @@ def not_installed(what: str, package: str, extra: str, cause: str) -> UsageError
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
-    """Import packages that log on the root logger, as Beam does, without giving it a handler for good.
+    """Keep imports of packages such as Beam, which log on the root logger, from giving it a handler for good.
 
-    Such a handler would print again whatever distributed, Prefect and others log.
+    Such a handler would print all log records of distributed, Prefect and others a second time.
     """
     handler = logging.NullHandler()
     logging.getLogger().addHandler(handler)
@@ -58,14 +58,14 @@ def root_logger_kept() -> Iterator[None]:
 
 Directory = Annotated[
     str | None,
-    Parameter("Folder for the files, seen by the client and every worker; null is this machine's temporary folder."),
+    Parameter("Folder for the files, visible to the client and every worker; null is this machine's temporary folder."),
 ]
 
 
 @contextmanager
 def folder_of_run(directory: str | None) -> Iterator[Path]:
     if directory is not None and not Path(directory).is_dir():
-        raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
+        raise InvalidField("params.directory", directory, "an existing folder that the client and every worker can see")
     folder = Path(tempfile.mkdtemp(prefix="scalescope-files-", dir=directory)).resolve()
     try:
         yield folder
@@ -74,15 +74,15 @@ def folder_of_run(directory: str | None) -> Iterator[Path]:
 
 
 def fresh() -> str:
-    """Identifier of a run, for task keys; else the scheduler may return results of an earlier run."""
+    """A new identifier for task keys; without it, the scheduler may return results of an earlier run."""
     return uuid.uuid4().hex
 
 
 def wrong(what: str) -> WrongAnswer:
     return WrongAnswer(
         what,
-        cause="tasks were lost or had effects twice, or a library has a bug",
-        next_step="run the same point again; if it repeats, on `local` with one worker it shows where it goes wrong",
+        cause="tasks were lost or ran twice, or a library has a bug",
+        next_step="run the same point again; if the error repeats, run it on `local` with one worker to find the place",
     )
 
 
@@ -104,18 +104,18 @@ def check_same(got: Iterable[Any], expected: Iterable[Any]) -> None:
 
 
 def pass_on(value: int, seconds: float, token: str = "") -> int:
-    """One item of a map: sleep, and count the stage. `token` keeps task keys apart from other runs."""
+    """One item of a map: sleep, and add 1 for the stage. `token` makes task keys differ from other runs'."""
     time.sleep(seconds)
     return value + 1
 
 
 def check_stages(results: Sequence[int], *, items: int, stages: int) -> None:
-    """Every stage added one to every item (`pass_on`)."""
+    """Check that every stage added 1 to every item (`pass_on`)."""
     check_same(results, range(stages, items + stages))
 
 
 PartitionSize = Annotated[
-    int | None, Parameter("Items per partition, instead of npartitions; null takes the same rule.", minimum=1)
+    int | None, Parameter("Items per partition, instead of npartitions; null uses the same rule.", minimum=1)
 ]
 
 

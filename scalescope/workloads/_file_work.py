@@ -1,4 +1,4 @@
-"""What `beam-files` does with the content of a file, on the client and on the workers."""
+"""Work of `beam-files` on the content of a file, on the client and on the workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scalescope.errors import UsageError
 from scalescope.model.parameters import Parameter
 from scalescope.workloads._common import require
 
-Device = Annotated[Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")]
+Device = Annotated[Literal["auto", "cpu", "cuda"], Parameter("Device that computes: auto is a GPU if torch sees one.")]
 
 
 def result_path(path: str) -> str:
@@ -26,7 +26,7 @@ def matrix(content: bytes, size: int) -> Any:
 def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
     """Square a matrix (2 n³ operations) and add up the result; return the sum and the device.
 
-    `cpu` takes numpy, `cuda` takes torch, `auto` takes torch if it is installed and sees a GPU.
+    `cpu` uses numpy, `cuda` uses torch, `auto` uses torch if it is installed and sees a GPU, else numpy.
     """
     torch = None if device == "cpu" else torch_with_gpu(needed=device == "cuda")
     if torch is None:
@@ -36,10 +36,10 @@ def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
 
 
 def sum_of_square(content: bytes, size: int) -> float:
-    """The sum of the square of `matrix`, quickly: column sums times row sums, and rows repeat."""
+    """The sum of `matrix` squared, in a fast way: column sums times row sums, using that rows repeat."""
     import numpy as np
 
-    period = min(len(content) // math.gcd(len(content), size), size)  # rows after which they repeat
+    period = min(len(content) // math.gcd(len(content), size), size)  # number of rows after which rows repeat
     rows = np.resize(np.frombuffer(content, dtype=np.uint8), (period, size))
     repeats, rest = divmod(size, period)
     columns = repeats * rows.sum(axis=0, dtype=np.int64) + rows[:rest].sum(axis=0, dtype=np.int64)
@@ -47,7 +47,7 @@ def sum_of_square(content: bytes, size: int) -> float:
 
 
 def torch_with_gpu(*, needed: bool) -> Any:
-    """The module torch; None where it is not installed or sees no GPU, unless one is needed."""
+    """The module torch; None if it is not installed or sees no GPU. `needed`: raise an error instead."""
     try:
         torch = require("torch", "torch")
     except UsageError:
@@ -58,7 +58,7 @@ def torch_with_gpu(*, needed: bool) -> Any:
         return torch
     if needed:
         raise UsageError(
-            f"the workload was asked for a GPU, and torch {torch.__version__} sees none on this worker",
+            f"the workload needs a GPU, but torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
             next_step="use device auto or cpu, or workers with a GPU",

@@ -1,6 +1,6 @@
-"""Workloads of dask.array: how blocks are reduced, moved, cut and healed.
+"""Workloads of dask.array that reduce, move, cut and join blocks.
 
-Numbers are functions of their place, so that every result is known in advance.
+Numbers are functions of their row and column, so every result is known in advance.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def array_stencil(client: Client, *, items: Blocks = 4, chunk: Chunk = 256, roun
 
     def step(numbers: Any) -> Any:
         means = sum(da.roll(numbers, shift, axis) for shift in (-1, 1) for axis in (0, 1)) / 4
-        return means.rechunk(numbers.chunks)  # else every step cuts the blocks into smaller ones
+        return means.rechunk(numbers.chunks)  # without this, every step would cut the blocks smaller
 
     return _smoothed(client, step, items, chunk, rounds)
 
@@ -129,7 +129,7 @@ def array_oversplit(
     parts: Annotated[int, Parameter("Small blocks along each side of a block.", minimum=1)] = 4,
     method: Method = "tasks",
 ) -> dict[str, Any]:
-    """Blocks of a dask array are cut into small ones, and healed."""
+    """Blocks of a dask array are cut into small ones, and joined again."""
     small = -(-chunk // parts)
     return _rechunked(client, [(small, small), (chunk, chunk)], items, chunk, method)
 
@@ -155,7 +155,7 @@ def array_qr(
 
 
 def square(function: Callable[..., Any], items: int, chunk: int, **arguments: Any) -> Any:
-    """A dask array of `items` x `items` blocks with `function` of row and column as numbers."""
+    """A dask array of `items` x `items` blocks whose numbers are `function(row, column)`."""
     da, np = (require(module, EXTRA) for module in ("dask.array", "numpy"))
     return da.map_blocks(
         block,
@@ -191,7 +191,7 @@ def wave(row: Any, column: Any, side: int) -> Any:
 
 
 def neighbours(numbers: Any) -> Any:
-    """Means of the four neighbours; what rolls in at the edges is cut off later."""
+    """Means of the four neighbours; wrong numbers at the edges, where rolling wraps around, are cut off later."""
     import numpy as np
 
     return sum(np.roll(numbers, shift, axis) for shift in (-1, 1) for axis in (0, 1)) / 4

@@ -29,12 +29,12 @@ from scalescope.workloads.signatures import workload
 if TYPE_CHECKING:
     from distributed import Client
 
-TOLERANCE = 1e-3  # relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)
+TOLERANCE = 1e-3  # relative error: single-precision errors add up, and a GPU may use a shorter mantissa (TF32: 10 bits)
 STAGES = 3  # read, compute, write
 
 
 def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:
-    """Parameters of `beam-pardo` that sleep as long as this workload worked."""
+    """Parameters with which `beam-pardo` sleeps as long as this workload worked (`work_s` seconds)."""
     items = params["items"]
     assert isinstance(items, int)
     same = {name: params[name] for name in ("items", "npartitions", "partition_size")}
@@ -88,7 +88,7 @@ def beam_files(
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:
-    """Every result was written once and holds the right sum; return files per device."""
+    """Check that every result was written once with the right sum; return the number of files per device."""
     check_same(sorted(written), sorted(expected))
     devices: Counter[str] = Counter()
     for path, total in expected.items():

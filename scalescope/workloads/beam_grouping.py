@@ -1,4 +1,4 @@
-"""Workloads of Apache Beam on Dask that bring records together: by key, in sums, and beside others."""
+"""Workloads of Apache Beam on Dask that bring records together: by key, in sums, and with side inputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def beam_hot_key(
     items: Records = 1_000,
     size: Size = 1_000,
     keys: Keys = 50,
-    hot: Annotated[int, Parameter("Percent of the records that one key has.", minimum=0, maximum=100)] = 80,
+    hot: Annotated[int, Parameter("Percentage of the records that have the same key.", minimum=0, maximum=100)] = 80,
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
     """GroupByKey of records that mostly have the same key, with Apache Beam."""
@@ -112,7 +112,7 @@ def beam_side_input(
 
 
 def record(number: int, size: int, keys: int, hot: int, token: str) -> tuple[int, bytes]:
-    """Key and bytes; of 100 records in a row, the first `hot` have the key 0."""
+    """Key and bytes of a record; the first `hot` of every 100 records have the key 0."""
     return key_of(number, keys, hot), number.to_bytes(8, "big") * (size // 8) + bytes(size % 8)
 
 

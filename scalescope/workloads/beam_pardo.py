@@ -1,4 +1,4 @@
-"""`beam-pardo`: how Apache Beam's Dask runner divides elements among workers."""
+"""`beam-pardo` shows how Apache Beam's Dask runner divides elements among workers."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def beam_pardo(
 
 
 def check(results: Iterable[tuple[int, int]], *, items: int, stages: int) -> None:
-    """Every item came out once, after all stages; Beam promises no order."""
+    """Check that every item came out once, after all stages, in any order."""
     check_same(sorted(tuple(result) for result in results), [(item, stages) for item in range(items)])

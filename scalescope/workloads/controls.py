@@ -1,6 +1,6 @@
-"""Controls: work whose code no package can change. If it takes longer in a later night, the machine is slower.
+"""Controls: work whose code no package can change. If a control takes longer in a later night, the machine is slower.
 
-Only Python itself could change it; nights compare controls only where Python is equal.
+Only Python itself could change a control; nights compare controls only between equal versions of Python.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-FACTOR = 1_000_003  # prime: multiples of it, modulo the number of rows, are the numbers of the rows in another order
+FACTOR = 1_000_003  # prime: its multiples, modulo the number of rows, are the row numbers in another order
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]
 Groups = Annotated[int, Parameter("Different keys.", minimum=1)]
@@ -67,7 +67,7 @@ def summarise(frame: Any) -> Any:
 
 
 def check_shuffle(parts: Any, *, items: int, rows: int, groups: int) -> None:
-    """The parts add up to the numbers from 0, and no key is in two of them."""
+    """Check that the parts together hold all rows, and that no key is in two parts."""
     count = items * rows
     expected = {"rows": count, "total": count * (count - 1) // 2, "keys": min(count, groups)}
     got = {name: int(parts[name].sum()) for name in expected}
@@ -144,13 +144,13 @@ def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 
         edges = ordered.map_partitions(_edges, count=count, meta=_edges(ordered._meta, count))
         parts = client.gather(client.compute(edges))
     if not parts["in_order"].all() or not parts["low"].iloc[1:].gt(parts["high"].iloc[:-1].to_numpy()).all():
-        raise wrong("the rows are not in order, or are not what they were")
+        raise wrong("the rows are not in order, or differ from those put in")
     check_same(parts[["rows", "total"]].sum(), [count, count * (count - 1) // 2])
     return {"rows": count, "partitions": len(parts)}
 
 
 def _edges(part: Any, count: int) -> Any:
-    """Rows, sum of the index, first and last entry of an ordered partition, and whether it is right."""
+    """Number of rows, sum, first and last entry of an ordered partition's index, and whether its order is right."""
     import pandas as pd
 
     low, high = (part.index[0], part.index[-1]) if len(part) else (0, 0)

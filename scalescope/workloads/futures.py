@@ -1,4 +1,4 @@
-"""Workloads of futures, bags and delayed functions: what the scheduler does for many, small, uneven or late tasks."""
+"""Workloads of futures, bags and delayed functions, with many, small, uneven or late tasks for the scheduler."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ BAG_RULE = "one item each up to 100 items, about 100 partitions from then on"
 made = partial(workload, packages=("dask",))
 
 
-@made("futures-map", stresses="what the scheduler itself can do", modelled=True)
+@made("futures-map", stresses="the throughput of the scheduler itself", modelled=True)
 def futures_map(
     client: Client,
     *,
     items: Annotated[int, Parameter("Futures of each stage.", minimum=0)] = 100,
     seconds: Seconds = 1.0,
     stages: Annotated[
-        int, Parameter("Stages; each is one task per item, after that of the stage before.", minimum=1)
+        int, Parameter("Stages; each has one task per item, after the item's task of the stage before.", minimum=1)
     ] = 1,
 ) -> dict[str, Any]:
     """Client.map of a sleep over items, in one or more stages."""
@@ -121,7 +121,7 @@ def futures_window(
     seconds: Seconds = 0.01,
     ahead: Annotated[int, Parameter("Tasks in flight per thread.", minimum=1)] = 2,
 ) -> dict[str, Any]:
-    """A window of tasks: one is sent whenever another one ends, with as_completed."""
+    """A window of tasks: a new task is sent whenever one ends, with as_completed."""
     from distributed import as_completed
 
     numbers = iter(range(items))
@@ -174,9 +174,9 @@ def futures_scatter(
     client: Client,
     *,
     items: Tasks = 200,
-    mib: Annotated[int, Parameter("Size of what all need, in MiB.", minimum=1)] = 16,
+    mib: Annotated[int, Parameter("Size of the value that all tasks need, in MiB.", minimum=1)] = 16,
 ) -> dict[str, Any]:
-    """Scatter one value to all workers, and measure it in every task."""
+    """Scatter one value to all workers, and take its length in every task."""
     data = random.Random(0).randbytes(mib * 2**20)
     shared = client.scatter(data, broadcast=True, hash=False)
     sizes = client.gather(client.map(measured, range(items), shared=shared, pure=False))
@@ -206,11 +206,11 @@ def lengths(parts: list[bytes]) -> int:
 def futures_nested(
     client: Client,
     *,
-    items: Annotated[int, Parameter("Tasks that send others.", minimum=0)] = 20,
-    children: Annotated[int, Parameter("Tasks that each of them sends.", minimum=1)] = 5,
-    seconds: Annotated[float, Parameter("Seconds that each of those sleeps.", minimum=0)] = 0.02,
+    items: Annotated[int, Parameter("Tasks that send other tasks.", minimum=0)] = 20,
+    children: Annotated[int, Parameter("Tasks that each of these sends.", minimum=1)] = 5,
+    seconds: Annotated[float, Parameter("Seconds that each sent task sleeps.", minimum=0)] = 0.02,
 ) -> dict[str, Any]:
-    """Tasks that send others with a client of their worker, and add up what they return."""
+    """Tasks that send other tasks with a client of their worker, and add up the results."""
     sums = client.gather(client.map(parent, range(items), children=children, seconds=seconds, pure=False))
     check_same(sums, [children * number + children * (children + 1) // 2 for number in range(items)])
     return {"items": items}

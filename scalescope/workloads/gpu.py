@@ -1,4 +1,4 @@
-"""Workloads that compute on a GPU where torch or CuPy sees one, and on the CPU with NumPy elsewhere."""
+"""Workloads that compute on a GPU if torch or CuPy sees one, else on the CPU with NumPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalescope.workloads.signatures import workload
 if TYPE_CHECKING:
     from distributed import Client
 
-ENCODED_MIB = 1  # of each compressed part of a batch, before it was compressed
+ENCODED_MIB = 1  # MiB of each part of a batch before compression
 
 
 @workload(
@@ -35,7 +35,7 @@ def gpu_train(
     width: Annotated[int, Parameter("Numbers of an example, and of its answer.", minimum=2)] = 256,
     steps: Annotated[int, Parameter("Steps of gradient descent on each batch.", minimum=1)] = 10,
     decode: Annotated[int, Parameter("Compressed MiB that are decoded for each batch.", minimum=0)] = 0,
-    hold_mib: Annotated[int, Parameter("MiB of GPU memory that each task holds besides.", minimum=0)] = 0,
+    hold_mib: Annotated[int, Parameter("MiB of additional GPU memory that each task holds.", minimum=0)] = 0,
     device: Device = "auto",
 ) -> dict[str, Any]:
     """Training steps over batches: decode, copy to the GPU, gradient descent."""
@@ -72,7 +72,7 @@ def train(
 
 
 def _descend(inputs: Any, answers: Any, weights: Any, steps: int) -> tuple[float, float]:
-    # The answers are the inputs, rolled by one. The rate is below the largest at which that converges.
+    # The answers are the inputs, rolled by one. The rate is below the largest one that converges.
     rows, width = inputs.shape
     rate = width / rows / (1 + (width / rows) ** 0.5) ** 2
     first = (answers**2).mean()
@@ -115,7 +115,7 @@ def gpu_array(
 
 
 def ramp_on_gpu(row: Any, column: Any) -> Any:
-    """Numbers of a block, as a CuPy array where CuPy sees a GPU."""
+    """Numbers of a block, as a CuPy array if CuPy sees a GPU."""
     try:
         import cupy
 

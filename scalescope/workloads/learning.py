@@ -1,4 +1,4 @@
-"""Workloads of machine learning: other libraries that hand their work to Dask."""
+"""Workloads of machine learning, by libraries that hand their work to Dask."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def sklearn_search(
     client: Client,
     *,
-    items: Annotated[int, Parameter("Values of the parameter that is searched for.", minimum=2)] = 12,
+    items: Annotated[int, Parameter("Values of the searched parameter to try.", minimum=2)] = 12,
     samples: Annotated[int, Parameter("Rows of the data.", minimum=60)] = 600,
     folds: Annotated[int, Parameter("Fits per value.", minimum=2)] = 3,
 ) -> dict[str, Any]:
@@ -67,5 +67,5 @@ def xgboost_train(
         )
     error = float(trained["history"]["train"]["error"][-1])
     if error > 0.001:
-        raise wrong(f"{error:.1%} of the rows are classified falsely")
+        raise wrong(f"{error:.1%} of the rows are misclassified")
     return {"rows": items * rows, "error": error}

@@ -1,4 +1,4 @@
-"""Functions of the user's own as workloads: found by module or file, described by signature and docstring."""
+"""Users' functions as workloads: found by module or file, described by signature and docstring."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMS = "`package.module:function` or `path.py:function`"
 
 
 def load_function(reference: str) -> Workload:
-    """The workload that a reference with a colon names.
+    """Load the workload that a reference such as `module:function` names.
 
     Parameters come from the signature; their help from it or from the docstring's `Args:` section; the summary from the
     docstring's first line. The function's attributes `version` and `modelled` (its tasks only sleep) count if set.
@@ -79,17 +79,17 @@ def _from_module(name: str, reference: str) -> ModuleType:
             raise _bad(
                 reference,
                 f"a module that can be imported; there is no {error.name!r}",
-                next_step="install it, add its folder to PYTHONPATH, or name its file: path.py:function",
+                next_step="install it, add its folder to PYTHONPATH, or give its file: path.py:function",
             ) from error
         raise _import_failed(reference, error) from error
-    except (ValueError, TypeError) as error:  # an empty or a relative name
+    except (ValueError, TypeError) as error:  # the name is empty or relative
         raise _bad(reference, FORMS) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(reference, error) from error
 
 
 class _SourceOnly(SourceFileLoader):
-    """Compiles the file each time: bytecode counts as current if two edits are within a second."""
+    """Compiles the file each time, because cached bytecode misses a second edit within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -102,11 +102,11 @@ def _from_file(place: str, reference: str) -> ModuleType:
         raise _bad(
             reference,
             f"a file that exists; there is no {path}",
-            next_step="write an absolute path that this machine can read, or package.module:function of what can be "
-            "imported; or have a deployment's pull step (git_clone) or image bring the file into the working folder",
+            next_step="give an absolute path that this machine can read, or package.module:function of an importable "
+            "module; in a deployment, let the pull step (git_clone) or the image put the file into the working folder",
         )
-    # Its functions must reach workers by value, since they need not have the file. That cloudpickle is told so does not
-    # suffice: distributed tries pickle first, and turns to cloudpickle only where it finds `__main__` in the result.
+    # The functions must be pickled by value, because workers may lack the file. To register the module with cloudpickle
+    # is not enough: distributed tries pickle first, and uses cloudpickle only if `__main__` is in the result.
     name = f"__main__{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_SourceOnly(name, str(path)))
     assert spec is not None
@@ -114,7 +114,7 @@ def _from_file(place: str, reference: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # as `python path.py` would: it may import what lies beside it
+        sys.path.insert(0, str(path.parent))  # as `python path.py` would: the file may import its neighbours
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -130,7 +130,7 @@ def _from_file(place: str, reference: str) -> ModuleType:
     return module
 
 
-_PARSING = threading.Lock()  # python 3.11 counts the depth of all threads that parse together, and raises SystemError
+_PARSING = threading.Lock()  # Python 3.11 adds up the depths of all threads that parse at once, and raises SystemError
 
 
 def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def sources(module: ModuleType, within: Path, known: Mapping[Path, str] | None =
     path, known = Path(module.__file__ or ""), known or {}
     depth = 0 if path.name == "__init__.py" else 1
     package = [] if module.__name__.startswith("__main__") else module.__name__.split(".")
-    roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # where its imports begin
+    roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # folders from which its imports are found
     found: dict[Path, str] = {}
     waiting = [path]
     while waiting:
@@ -240,7 +240,7 @@ def _import_failed(reference: str, error: BaseException) -> InvalidField:
     return _bad(
         reference,
         f"a module that imports without an error; importing it raised {type(error).__name__}: {error}",
-        next_step=f"fix what `{sys.executable} -c 'import ...'` of it shows",
+        next_step=f"import it with `{sys.executable} -c 'import ...'`, and fix the error",
     )
 
 

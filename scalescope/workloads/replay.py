@@ -1,8 +1,8 @@
-"""`replay`: the graph of a recorded trial, with sleeps in place of what its tasks did.
+"""`replay` runs the graph of a recorded trial with sleeps instead of the work of its tasks.
 
-Results say that they have the recorded size. The record does not tell which of them the client fetched: if it fetched
-any, the replay fetches those that no other task needs. Nor does it tell what the tasks of a peer-to-peer shuffle
-exchange: each that sends gives an equal part of its inputs to each worker that has outputs.
+Results claim to have the recorded size. Two things are not recorded, and assumed: if the client fetched results, the
+replay fetches the results that no other task needs; in a peer-to-peer shuffle, each sending task gives an equal part of
+its inputs to each worker that has outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "replay"
-SLICES = 20  # of a task, after each of which it looks how many compute beside it
+SLICES = 20  # slices of a task; after each, the task counts the tasks computing on its worker
 
 
 @workload(NAME, version=9, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)
@@ -34,10 +34,10 @@ def replay(
     client: Client,
     *,
     graph: Annotated[str, Parameter("File of the graph, as `scalescope isolate` writes it.")],
-    tasks: Annotated[int | None, Parameter("Only so many of its first tasks; null is all.", minimum=1)] = None,
+    tasks: Annotated[int | None, Parameter("Number of first tasks to run; null is all.", minimum=1)] = None,
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
     draw: Annotated[
-        int, Parameter("Number of the draw: of keys, which break ties, and of when work is stolen.", minimum=0)
+        int, Parameter("Seed for the order of equal tasks and for the times of work stealing.", minimum=0)
     ] = 0,
 ) -> dict[str, Any]:
     """The graph of a recorded trial, with sleeps of the recorded durations."""
@@ -66,22 +66,22 @@ class _Sender:
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
         self._places = confinements(recorded, len(self._workers))
-        # An output of a shuffle is sent to anywhere.
+        # Outputs of a shuffle are not confined when they are sent.
         self._confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._places, strict=True)]
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
-        last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
+        last = len(recorded.tasks) - 1  # among equal tasks, dask puts the one with the last key first
         groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
-        self._needed: dict[int, set[int]] = {}  # by submission, scattered data
+        self._needed: dict[int, set[int]] = {}  # numbers of scattered data, by submission
         for task in recorded.tasks:
             self._needed.setdefault(task.submission, set()).update(task.scattered)
-        self._sent: dict[int, list[int]] = {}  # by submission, tasks
-        self._futures: dict[int, Any] = {}  # of these
-        self._pieces: dict[int, Any] = {}  # futures of scattered data
+        self._sent: dict[int, list[int]] = {}  # numbers of tasks, by submission
+        self._futures: dict[int, Any] = {}  # futures of tasks, by number
+        self._pieces: dict[int, Any] = {}  # futures of scattered data, by number
         self._unseen = {i for i, use in enumerate(self._last_use) if use < 0} if recorded.gathered else set[int]()
 
     def send_all(self) -> None:
-        """Send everything, and wait until it has ended."""
+        """Send all submissions, and wait until their tasks have ended."""
         recent: list[int] = []  # tasks of the phase before
         for first, *others in phases(self._recorded):
             ready, waiting = [(first, recent)], dict[int, list[Turn]]()
@@ -91,7 +91,7 @@ class _Sender:
             while ready or waiting:
                 possible = next((each for each in ready if each[0].needs <= self._sent.keys()), None)
                 if possible is None:
-                    for number in ended.wait():  # a client takes results as they come
+                    for number in ended.wait():  # the client receives results as they come
                         ready += [(turn, self._sent[number]) for turn in waiting.pop(number)]
                     continue
                 ready.remove(possible)
@@ -105,7 +105,7 @@ class _Sender:
         self._fetch(list(self._futures))
 
     def _send(self, number: int, after: Sequence[int]) -> None:
-        """Send a submission, once these tasks have ended."""
+        """Send submission `number` once the tasks `after` have ended."""
         submission, recorded, self._sent[number] = self._recorded.submissions[number], self._recorded, []
         self._wait(after)
         began = time.monotonic()
@@ -113,7 +113,7 @@ class _Sender:
         self._scatter(self._needed.get(number, set()) - self._pieces.keys())
         missing_s = submission.waited_s * self._scale - (time.monotonic() - began)
         if missing_s > 0:
-            self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
+            self._client.sync(asyncio.sleep, missing_s)  # recorded as the client's waiting
         self._compute(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
             confinement = self._confined[part.start]
@@ -123,7 +123,7 @@ class _Sender:
                 wanted = [i for i in part if self._last_use[i] < 0 or self._last_use[i] >= part.stop]
                 piece = {name: (nap, *arguments) for name, arguments in calls.items()}
                 results = self._client.get(piece, [self._names[i] for i in wanted], workers=confined, sync=False)
-            else:  # as it keeps their order
+            else:  # client.map keeps the order of arguments
                 wanted = list(part)
                 results = self._client.map(nap, *zip(*calls.values(), strict=True), key=list(calls), workers=confined)
             self._futures.update(zip(wanted, results, strict=True))
@@ -139,7 +139,7 @@ class _Sender:
     def _fetch(self, numbers: Sequence[int]) -> None:
         """Fetch the results of these tasks that no other task needs."""
         found = [i for i in numbers if i in self._unseen]
-        if found:  # an empty answer would travel as well
+        if found:  # an empty request would also cost a round trip
             self._unseen.difference_update(found)
             check(dict(zip(found, self._client.gather([self._futures[i] for i in found]), strict=True)))
 
@@ -155,7 +155,7 @@ class _Sender:
                 self._pieces.update({int(name.rpartition("-")[2]): future for name, future in found.items()})
 
     def _arguments(self, number: int, part: range) -> tuple[Any, ...]:
-        """What `nap` is called with, in a submission of the tasks of `part`."""
+        """Arguments of `nap` for task `number`, which is submitted with the tasks of `part`."""
         task, recorded = self._recorded.tasks[number], self._recorded
         needs = [self._names[need] if need in part else self._futures[need] for need in task.needs]
         needs += [self._pieces[piece] for piece in task.scattered]
@@ -172,7 +172,7 @@ class _Sender:
 
 @dataclass(frozen=True)
 class _Sends:
-    """What a task sends itself."""
+    """Tasks that a task sends itself."""
 
     graph: RecordedGraph
     scale: float
@@ -181,7 +181,7 @@ class _Sends:
 
 
 class SizedResult(int):
-    """The number of a task, which says that it is as large as the recorded result."""
+    """The number of a task, whose `sizeof` is the recorded size of the task's result."""
 
     nbytes = 0
 
@@ -206,10 +206,10 @@ def nap(
     first: tuple[str, float] | None = None,
     shares_cores: bool = False,
 ) -> SizedResult:
-    """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
+    """Sleep; a simulated cluster counts the part `cpu_share` (0 to 1) of these seconds as time on a core.
 
-    What it needs is divided among the workers in `targets`. An attempt on another worker than that in `first` takes
-    the seconds there, and sends the task to that one. `shares_cores`: as in a `RecordedGraph`.
+    The inputs are divided among the workers in `targets`. `first` is an address and seconds: on another worker, the
+    task takes these seconds, and is then sent to that address. `shares_cores`: as in a `RecordedGraph`.
     """
     from distributed import worker_client
     from distributed.worker import thread_state
@@ -219,7 +219,7 @@ def nap(
         _go_to(*first)
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
-            while client.status in ("newly-created", "connecting"):  # another task of this worker makes it just now
+            while client.status in ("newly-created", "connecting"):  # another task of this worker is just opening it
                 time.sleep(0.001)
             _Sender(client, sends.graph, sends.scale, sends.token, compute=compute).send_all()
     compute(seconds)
@@ -229,7 +229,7 @@ def nap(
 
 
 def compute_with_others(seconds: float) -> None:
-    """Sleep; longer while more tasks compute on this worker than it has threads, as if they shared a core for each."""
+    """Sleep, and longer if more tasks compute on this worker than it has threads, as if each thread had one core."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -243,7 +243,7 @@ def compute_with_others(seconds: float) -> None:
 
 
 def _go_to(address: str, seconds: float) -> None:
-    """Have this task run on the worker of this address, as an output of a peer-to-peer shuffle does."""
+    """Move this task to the worker at `address`, as happens to an output of a peer-to-peer shuffle."""
     from distributed import Reschedule, get_worker
     from distributed.utils import sync
     from distributed.worker import thread_state
@@ -256,7 +256,7 @@ def _go_to(address: str, seconds: float) -> None:
 
 
 def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
-    """Send an equal part of this data to each of these workers, but to its own, all at once."""
+    """Send an equal part of the data to each of the workers `targets` except this one, all at once."""
     from distributed import get_worker
     from distributed.utils import sync
 
@@ -269,7 +269,7 @@ def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
 
 
 def outputs(recorded: RecordedGraph) -> dict[int, int]:
-    """For each task that sends parts of a peer-to-peer shuffle, how many tasks work on these."""
+    """For each task that sends parts of a peer-to-peer shuffle, the number of tasks that receive them."""
     found, using = dict[int, int](), Counter(need for task in recorded.tasks for need in task.needs)
     for number, task in enumerate(recorded.tasks):
         if recorded.stages[task.stage] == BARRIER:
@@ -278,9 +278,10 @@ def outputs(recorded: RecordedGraph) -> dict[int, int]:
 
 
 def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
-    """For each task the numbers of the workers to which it is confined; None where any may run it.
+    """For each task the numbers of the workers to which it is confined; None if any worker may run it.
 
-    The tasks of a stage that was spread are divided among all workers, as a shuffle does; others have the first ones.
+    The tasks of a stage that was spread are divided among all workers, as in a shuffle; other confined tasks get the
+    first workers.
     """
     left = Counter(task.stage for task in recorded.tasks if task.allowed)
     whole, found = left.copy(), list[range | None]()
@@ -295,7 +296,7 @@ def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
 
 
 def parts(recorded: RecordedGraph, confined: Sequence[range | None]) -> dict[int, list[range]]:
-    """Tasks by submission, cut where the restriction changes: each part is sent by itself."""
+    """Ranges of tasks by submission, cut where the confinement changes; each range is sent by itself."""
 
     def sent_with(number: int) -> tuple[int, range | None]:
         return recorded.tasks[number].submission, confined[number]
@@ -312,17 +313,17 @@ class Turn:
     """Submissions that a client sent one after the other."""
 
     numbers: tuple[int, ...]
-    after: int  # the submission for whose results it may have waited before
+    after: int  # the submission whose results the client may have waited for
     needs: frozenset[int]  # earlier submissions whose results they need
 
 
 def phases(recorded: RecordedGraph) -> list[list[Turn]]:
-    """Turns that a client takes in the order in which what they wait for ends; before each phase everything ended."""
+    """Phases, each a list of turns; a phase begins when all tasks of the phase before have ended."""
     needs: dict[int, set[int]] = {}
     for task in recorded.tasks:
         needs.setdefault(task.submission, set()).update(recorded.tasks[need].submission for need in task.needs)
     found: list[list[list[int]]] = []  # numbers of submissions
-    begin = after = -1  # of the phase, and of the turn
+    begin = after = -1  # first submission of the phase; submission that the turn waits for
     for number, submission in enumerate(recorded.submissions):
         if not number or submission.after_all:
             begin, after = number, submission.after
@@ -341,16 +342,16 @@ def phases(recorded: RecordedGraph) -> list[list[Turn]]:
 
 
 class _Ended:
-    """Tells which submissions have ended, of those that others wait for."""
+    """Tracks the submissions that others wait for, and tells which have ended."""
 
     def __init__(self, client: Client, awaited: Collection[int]) -> None:
         from distributed import as_completed
 
         self._awaited = awaited
         self._futures = as_completed(loop=client.loop)
-        self._number: dict[Any, int] = {}  # by key
-        self._left: dict[int, int] = {}  # tasks of each that have not ended
-        self._ended: list[int] = []  # and nobody was told
+        self._number: dict[Any, int] = {}  # submission by task key
+        self._left: dict[int, int] = {}  # unfinished tasks by submission
+        self._ended: list[int] = []  # ended submissions that `wait` has not returned yet
 
     def expect(self, number: int, futures: Sequence[Any]) -> None:
         if number in self._awaited:
@@ -360,7 +361,7 @@ class _Ended:
             self._futures.update(futures)
 
     def wait(self) -> list[int]:
-        """The submissions that have ended since the last call; waits for some tasks where there is none."""
+        """The submissions that have ended since the last call; if there are none, wait for some tasks first."""
         if not self._ended:
             for future in self._futures.next_batch():
                 number = self._number[future.key]

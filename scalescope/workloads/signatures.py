@@ -1,4 +1,4 @@
-"""Reads the parameters of a workload off the signature of its function, which declares them once."""
+"""Reads the parameters of a workload from the signature of its function, the only place that declares them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = (int, float, str, bool, list, dict)  # types that no client has
 
 
 def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:
-    """Make a built-in workload of the function below it; its docstring begins with the summary.
+    """Decorator that makes a built-in workload of a function, whose docstring begins with the summary.
 
     Raise `version` whenever results are no longer comparable with older ones. `facts` are fields of `Workload`.
     """
@@ -34,7 +34,7 @@ def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable
 def parameters(
     reference: str, function: Callable[..., Any], helps: Mapping[str, str] | None = None
 ) -> tuple[WorkloadParameter, ...]:
-    """All that a function takes besides the client.
+    """All parameters of a function except the client.
 
     Type, default and choices come from the signature; help and bounds from an annotation such as
     `Annotated[int, Parameter("Items.", minimum=1)]`, else help from `helps`. `reference` names the workload in errors.
@@ -65,7 +65,7 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
     for each in rest:
         if each.kind is each.VAR_KEYWORD:
             raise bad(
-                f"a function that names all its parameters; `**{each.name}` hides what a sweep may give",
+                f"a function that names all its parameters; `**{each.name}` hides their names",
                 next_step=f"replace `**{each.name}` by the parameters themselves, with defaults",
             )
         if each.kind is each.POSITIONAL_ONLY:
@@ -74,17 +74,17 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
 
 
 def _can_be_given(parameter: inspect.Parameter) -> bool:
-    """Whether JSON can carry its default; other parameters keep theirs."""
+    """Whether JSON can carry the parameter's default; other parameters always keep their defaults."""
     return parameter.default is parameter.empty or isinstance(parameter.default, bool | int | float | str | None)
 
 
 def _hint(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """The annotation as an object; `Any` if it names what is imported under `TYPE_CHECKING` only."""
+    """The annotation as an object; `Any` if its names are imported under `TYPE_CHECKING` only."""
     if not isinstance(annotation, str):
         return annotation
     try:
         return eval(annotation, dict(names))  # noqa: S307  # text of a module that has just been imported
-    except Exception:  # noqa: BLE001  # whatever it raises, it says nothing of the type
+    except Exception:  # noqa: BLE001  # no error here tells the type
         return Any
 
 

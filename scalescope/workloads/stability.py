@@ -1,7 +1,7 @@
-"""Workloads in which workers come, go or run out of memory: what that costs, and whether the result survives it.
+"""Workloads in which workers come, go or run out of memory; they check that the result is still right.
 
-They act on the workers of their own cluster, so that they run only where that can be undone. Where a stage has not
-finished after `limit_s`, the state of the cluster is written to a file that the error names.
+They change the workers of their cluster, so they run only on clusters where that can be undone. If a stage has not
+finished after `limit_s` seconds, the state of the cluster is written to a file that the error names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Limit = Annotated[float, Parameter("Seconds that a stage may take.", minimum=1)]
 made = partial(workload, packages=("dask",), kinds=("local",))
 
 
-@made("worker-loss", stresses="recomputing what a killed worker held", changes_workers=True)
+@made("worker-loss", stresses="recomputing the results of a killed worker", changes_workers=True)
 def worker_loss(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.05, limit_s: Limit = 300) -> dict[str, Any]:
     """Kill the worker that holds the most results, while the next stage begins."""
     first = settled(client, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
@@ -38,7 +38,7 @@ def worker_loss(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.05, 
     second = client.map(pass_on, first, seconds=seconds, key="second", pure=False)
     check_stages(client.gather(settled(client, second, limit_s)), items=items, stages=2)
     if victim in client.nthreads():
-        raise wrong(f"worker {victim} was to be killed, and lives")
+        raise wrong(f"worker {victim} should have been killed, but is alive")
     return {"items": items, "results_lost": held}
 
 
@@ -62,7 +62,7 @@ def worker_retire(
 
 @made("scale-up", stresses="starting a worker, and giving it tasks", changes_workers=True)
 def scale_up(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.02, limit_s: Limit = 300) -> dict[str, Any]:
-    """Ask for one worker more during the first of two stages, and begin the second when it is there."""
+    """Ask for one more worker during the first of two stages, and begin the second when the worker has joined."""
     before = set(client.nthreads())
     first = client.map(pass_on, range(items), seconds=seconds, key="first", pure=False)
     client.cluster.scale(len(before) + 1)
@@ -86,7 +86,7 @@ def spill(
     mib: Annotated[int, Parameter("Size of a block of random bytes in MiB.", minimum=1)] = 16,
     limit_s: Limit = 300,
 ) -> dict[str, Any]:
-    """More data than workers may hold in memory; all of it is needed again."""
+    """Hold more data than fits into the memory of workers, then use all of it again."""
     blocks = client.map(random_bytes, range(items), mib=mib, key="block", pure=False)
     settled(client, blocks, limit_s)
     spilled = [each for each in client.run(bytes_on_disk).values() if each]
@@ -94,7 +94,7 @@ def spill(
         raise UsageError(
             "workload 'spill' spilled nothing",
             where="cluster.memory_limit_mb",
-            cause=f"workers have no memory limit, or {items * mib} MiB fit into 60 % of it",
+            cause=f"workers have no memory limit, or {items * mib} MiB fit into 60 % of the limit",
             next_step="use a local cluster with a memory_limit_mb, or more items",
         )
     intact = client.map(is_intact, range(items), blocks, key="intact", pure=False)
@@ -133,8 +133,8 @@ def settled(client: Client, futures: Sequence[Any], limit_s: float) -> Sequence[
         raise WrongAnswer(
             f"{sum(not each.done() for each in futures)} tasks have not ended after {limit_s:g} s",
             where=f"{path}.msgpack.gz",
-            cause="tasks that wait for what will not come, or a slow machine",
-            next_step="read the state of the cluster there with distributed.cluster_dump.DumpArtefact.from_url",
+            cause="tasks wait for something that does not come, or the machine is slow",
+            next_step="read the file with distributed.cluster_dump.DumpArtefact.from_url",
         ) from None
     return futures
 

@@ -1,4 +1,4 @@
-"""What is watched every night: workloads with the sizes at which they are run."""
+"""The suite of workloads that nights measure, with their sizes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SuiteEntry:
     """A workload as the suite runs it."""
 
     workload: str  # its name, or a reference that loads it
-    params: Mapping[str, Scalar]  # parameters at the size of a night; the others have their defaults
-    small: Mapping[str, Scalar]  # the same at a size for two cores: seconds
-    cluster: Mapping[str, Scalar] = field(default_factory=dict)  # fields of the cluster it needs, besides the kind
+    params: Mapping[str, Scalar]  # parameters at full size; other parameters have their defaults
+    small: Mapping[str, Scalar]  # parameters at the small size, which takes seconds on two cores
+    cluster: Mapping[str, Scalar] = field(default_factory=dict)  # fields of the cluster that it needs, without the kind
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class SuiteEntry:
 
 _LIMITED = {"memory_limit_mb": 1024}
 
-# Workloads whose code no package can change: if they move from night to night, the machine did.
+# Workloads whose code no package can change: if their times change between nights, the machine changed.
 CONTROLS = ("control-cpu", "control-memory")
 
 # In alphabetical order

@@ -1,7 +1,7 @@
-"""Two queries of TPC-H with dask.dataframe, on data of its shape that are made on the workers.
+"""Two queries of TPC-H with dask.dataframe, on data of that shape, which the workers make.
 
-Every partition has the same lines, but for the keys of their orders, and for prices that are twice as high in the last
-one. So pandas computes from single partitions what is expected of all. Orders refer to customers of all partitions.
+All partitions have the same lines, except for the keys of their orders, and for prices, which are doubled in the last
+one. Hence pandas computes the expected result from single partitions. Orders refer to customers of all partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-# Lines of an order; a prime, by which customers and days follow on each other; days of the data
+# Lines of an order; prime step between successive customers and days; days of the data
 LINES, STEP, DAYS = 4, 7919, 2_400
 
 # First day of the data; the day of query 3; the last day of query 1
@@ -40,7 +40,7 @@ def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
 
 @made("tpch-q3", version=2, stresses="joins of three tables, and the largest of many groups")
 def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
-    """Query 3 of TPC-H, the ten orders of most revenue, with dask.dataframe."""
+    """Query 3 of TPC-H, the ten orders with the highest revenue, with dask.dataframe."""
     with client.as_current():
         tables = [_table(table, items, orders) for table in (customers, bought, lines)]
         revenues = client.persist(q3(*tables))

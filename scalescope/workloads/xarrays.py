@@ -1,4 +1,4 @@
-"""Workloads of xarray and Zarr: years of a field that is sampled once a day."""
+"""Workloads of xarray and Zarr, on years of a field with one sample a day."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "suite"
-DAYS = 365  # of a block; leap years move the blocks against the calendar
+DAYS = 365  # days of a block; leap years shift the blocks against the calendar
 Years = Annotated[int, Parameter("Blocks of 365 days.", minimum=1)]
 Side = Annotated[int, Parameter("Rows, and columns, of the field.", minimum=2)]
 
 made = partial(workload, packages=("dask", "flox", "numpy", "xarray"), extra=EXTRA)
 
 
-@made("xarray-climatology", stresses="groups whose members lie in all blocks")
+@made("xarray-climatology", stresses="groups that span all blocks")
 def xarray_climatology(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
     """Mean of each day of the year at each place, with xarray."""
     field, series = years(items, side)

@@ -114,7 +114,7 @@ def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
-    assert "shows it" in alert.shown, alert.shown
+    assert "shows the change" in alert.shown, alert.shown
     # the part that grew, the line with it and the package, also in the text of the alert
     assert all(part in judged.why for part in ("`slow`", "own.py:", "crunch 1.0 → 1.2")), judged.why
     assert markdown_text(judged.why) in alerts.issue(alert)
@@ -149,7 +149,7 @@ def test_a_package_from_a_repository_is_traced_to_its_commit(
         [alert] = nights(store)[-1].record.alerts
     culprit = alert.culprit
     assert (culprit.good, culprit.bad) == tuple(f"git+{repository.address}@{commit}" for commit in commits[:2])
-    assert "shows it" in alert.shown, alert.shown
+    assert "shows the change" in alert.shown, alert.shown
 
 
 # ------------------------------------------------------------------ without Prefect

@@ -372,7 +372,7 @@ def test_a_schedule_with_empty_parameters_fails_with_that_reason(place: Place) -
     run = place.ended(scheduled(place, {})["id"], "FAILED")
     assert run["parameters"]["axes"] == {"__prefect_kind": "json"}
     place.ui.picture("schedule-left-empty")
-    assert "left it empty" in run["state"]["message"]
+    assert "stored an empty one" in run["state"]["message"]
 
 
 # ------------------------------------------------------------------ blocks

@@ -139,7 +139,7 @@ sys.exit("enough")
     (tmp_path / "beside.py").write_text("name = __name__")
     done = run(tmp_path, script, "--require", "x")
     assert (done.returncode, done.stdout) == (1, "__main__ ['--require', 'x'] beside\n")
-    passed = "--require goes to theirs.py. Options of Scalescope stand before the script.\n"
+    passed = "--require is passed to theirs.py. Scalescope's options go before the script.\n"
     assert done.stderr.startswith(f"{passed}enough\n")
     assert "no Dask client" in done.stderr
 

@@ -1,1 +1,1 @@
-"""Work pools that Prefect does not have: each runs flow runs on a system of its own."""
+"""Work pools that Prefect lacks; each submits flow runs to one system."""

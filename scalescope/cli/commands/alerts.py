@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=DefaultGroup,
-    help="List the regressions that nights have confirmed, say what became of one, or mute series. Alone: the list.",
+    help="List the regressions that nights have confirmed, set the state of one, or mute series. Default: the list.",
 )
-OneAlert = Annotated[str, typer.Argument(metavar="ALERT", help="Its id, or the start of its id.")]
+OneAlert = Annotated[str, typer.Argument(metavar="ALERT", help="Alert: an id, or the start of an id.")]
 SomeSeries = Annotated[
     str,
     typer.Argument(
@@ -26,8 +26,8 @@ SomeSeries = Annotated[
         help="A workload, a kind of cluster, or a series as reports write it: 'bag-map (4 workers, 40 items, local)'.",
     ),
 ]
-Reason = Annotated[str, typer.Option(help="Why, in a few words: it is shown wherever the series are.")]
-OneHistory = Annotated[str, typer.Option(help="In this history alone.", show_default=False)]
+Reason = Annotated[str, typer.Option(help="Reason in a few words, which is shown with the series.")]
+OneHistory = Annotated[str, typer.Option(help="Only in this history.", show_default=False)]
 
 
 @app.command("list", epilog=exit_statuses())
@@ -39,7 +39,7 @@ def list_all(store: StoreAddress = "", as_json: Json = False) -> None:
 
 @app.command(epilog=exit_statuses())
 def show(alert: OneAlert, store: StoreAddress = "", as_json: Json = False) -> None:
-    """Print the text of an alert for a bug tracker."""
+    """Print an alert as Markdown for a bug tracker."""
     from scalescope.nightly import alerts
 
     with open_store(store) as opened:
@@ -79,7 +79,7 @@ def set_state(
     ],
     store: StoreAddress = "",
 ) -> None:
-    """Set what became of an alert."""
+    """Set the state of an alert."""
     from scalescope.nightly import alerts
 
     with open_store(store) as opened:
@@ -97,7 +97,7 @@ def mute(
     reason: Reason = "",
     history: OneHistory = "",
 ) -> None:
-    """Measure and show series, and raise no alert, until the end of a day.
+    """Raise no alert for series until the end of a day; they are still measured and shown.
 
     Example: scalescope alerts mute bag-map --until 2027-01-31 --reason 'its disk is being replaced'
     """
@@ -110,7 +110,7 @@ def mute(
 
 @app.command(epilog=exit_statuses())
 def accept(series: SomeSeries, store: StoreAddress = "", reason: Reason = "", history: OneHistory = "") -> None:
-    """Expect the present level of series from now on."""
+    """Accept the present level of series: later nights are compared with it."""
     from scalescope.nightly import decisions
 
     with open_store(store) as opened:
@@ -120,7 +120,7 @@ def accept(series: SomeSeries, store: StoreAddress = "", reason: Reason = "", hi
 
 @app.command(epilog=exit_statuses())
 def undo(series: SomeSeries, store: StoreAddress = "", history: OneHistory = "") -> None:
-    """Undo what `mute` and `accept` did to series."""
+    """Undo `mute` and `accept` for series."""
     from scalescope.nightly import decisions
 
     with open_store(store) as opened:

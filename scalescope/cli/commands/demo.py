@@ -48,8 +48,8 @@ def demo(
             html.write(report, shown, store.tables)
         say(f"\nThe first sweep as a report: {report}", "dim")
     say(
-        f"\nKept in {folder}. Look on with:\n  scalescope show {shown.id} --store {address}\n"
+        f"\nResults are kept in {folder}. See more with:\n  scalescope show {shown.id} --store {address}\n"
         f"  scalescope report {shown.id} --store {address}\n"
-        "and with a function of your own:\n  scalescope sweep -w my_job.py:run -a workers=1,4,16",
+        "and sweep a function of your own:\n  scalescope sweep -w my_job.py:run -a workers=1,4,16",
         "dim",
     )

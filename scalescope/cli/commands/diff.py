@@ -17,13 +17,13 @@ RUN = "an id, the start of an id, `latest`, or `latest~1` for the one before."
 
 def diff(
     store: StoreAddress = "",
-    a: Annotated[str, typer.Argument(metavar="[RUN_A]", help=f"The run that B is held against: {RUN}")] = "latest~1",
+    a: Annotated[str, typer.Argument(metavar="[RUN_A]", help=f"The run to compare B with: {RUN}")] = "latest~1",
     b: Annotated[str, typer.Argument(metavar="[RUN_B]", help=f"The run to explain: {RUN}")] = "latest",
     point: Annotated[
         str,
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="Point, as workers=200,items=199 (default: the one that differs most, of those that both have).",
+            help="Point, as workers=200,items=199 (default: of the points of both runs, the one that differs most).",
             show_default=False,
         ),
     ] = "",
@@ -50,8 +50,8 @@ def diff(
     if output:
         html.check(output)
     if studies := [each for each in (a, b) if is_study(each)]:
-        next_step = f"`scalescope show {studies[0]}` lists its runs, and says why if it is a comparison"
-        raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
+        next_step = f"`scalescope show {studies[0]}` lists its runs; for a comparison, it also says why one is slower"
+        raise UsageError(f"`diff` compares two runs, but {studies[0]} is a study", next_step=next_step)
     with read_store(store) as opened:
         found = run_difference.of_runs(opened.run(a), opened.run(b), point=point)
     if output:

@@ -26,7 +26,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def calibrate(as_json: Json = False) -> None:
-    """Measure the time that scheduler and workers of this host spend on a task; simulated clusters then use it."""
+    """Measure the time that scheduler and workers of this host spend on a task, for use by simulated clusters."""
     from scalescope.clusters.simulated import calibration
 
     measured = calibration.measure()

@@ -83,7 +83,7 @@ def prune(
     older_than: Annotated[
         float, typer.Option(metavar="DAYS", min=0, help="Remove environments that were not used for this many days.")
     ] = 30.0,
-    everything: Annotated[bool, typer.Option("--all", help="Remove all that are not in use.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all environments that are not in use.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove environments that were not used lately, and the remains of killed builds. Environments in use stay.

@@ -57,7 +57,8 @@ def fix(
     apply: Annotated[
         bool,
         typer.Option(
-            "--apply", help="Write proven patches to your files; what was proven before, and is unchanged, at once."
+            "--apply",
+            help="Write proven patches to your files. Patches proven earlier are written at once if nothing changed.",
         ),
     ] = False,
     budget: Annotated[
@@ -70,7 +71,7 @@ def fix(
         bool,
         typer.Option(
             "--allow-side-effects",
-            help="Run it several times although it writes outside of its folder or connects to other machines.",
+            help="Run the script several times even if it writes outside its folder or connects to other machines.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the script is run several times.")] = False,
@@ -78,18 +79,18 @@ def fix(
     brief: Brief = False,
     as_json: Json = False,
 ) -> None:
-    """Patch a script where a finding has a remedy in code or a setting, and prove that it is faster and does the same.
+    """Patch a script if a finding has a remedy in code or a setting, and prove that it is faster and does the same.
 
     The script runs in copies of its folder: once to record it, then with and without each patch in turn. A patch that
-    is not proven is withdrawn. Your files are not written without --apply; the patch lies beside the script. A setting
-    that stands in no file is printed as an option of the command.
-    Options stand before the script; what follows it belongs to the script.
+    is not proven is withdrawn. Your files are not written without --apply; the patch is saved next to the script. A
+    setting that stands in no file is printed as an option of the command.
+    Options stand before the script; words after the script are its arguments.
     """
     from scalescope.fixing import applying
 
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
-            say(f"{name} goes to {os.path.basename(script)}. Options of Scalescope stand before the script.", "yellow")
+            say(f"{name} is passed to {os.path.basename(script)}. Scalescope's options go before the script.", "yellow")
     subject = _subject(script, arguments or (), workload, axis or (), environment, is_module=module)
     if apply and (files := applying.apply_kept(subject)) is not None:
         _tell_applied([str(each) for each in files], as_json=as_json)

@@ -24,10 +24,10 @@ OF_SWEEP = ("workload", "axes", "params", "cluster")
 
 @options(IsolationParameters, Storage, of_sweep=OF_SWEEP)
 def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False) -> None:
-    """Find the smallest trial that still shows what is wrong, and a script that shows it without Scalescope.
+    """Find the smallest trial that still shows a problem, and a script that shows it without Scalescope.
 
-    It takes away one expensive thing after the other (the cluster, real compute, file I/O, stages, workers, items), and
-    keeps a removal only while the symptom stays. Ctrl-C stops it; the same command continues it.
+    It removes one expensive part after the other (the cluster, real compute, file I/O, stages, workers, items), and
+    keeps a removal only if the symptom stays. Ctrl-C stops it; the same command continues it.
     """
     from scalescope.isolation import running
     from scalescope.report.terminal import print_run
@@ -63,7 +63,7 @@ def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
             raise UsageError("There is no workload to sweep", next_step="give --workload, or only a RUN")
         return {}
     if run and not is_file:
-        raise UsageError(f"Both the run {run!r} and a sweep are given", next_step="give either RUN or --workload")
+        raise UsageError(f"Both a run ({run!r}) and a sweep are given", next_step="give either RUN or --workload")
     only = GivenOptions({name: asked.given[name] for name in options}, asked.cluster_options)
     return only.over(syntax.read_file(Path(run)) if is_file else {})
 
@@ -81,7 +81,7 @@ def _print(result: Isolated) -> None:
     if result.confirmed:
         assert result.confirmation is not None
         lines = result.reproducer.text.count("\n")
-        console.print(Text(f"\nreproducer.py ({lines} lines) shows it in a process of its own:", style="bold green"))
+        console.print(Text(f"\nreproducer.py ({lines} lines) shows it without Scalescope:", style="bold green"))
         console.print(Text(result.confirmation.output))
     else:
         console.print()

@@ -29,8 +29,8 @@ def job_script(
 ) -> None:
     """Show the job script of a cluster, or its manifest on Kubernetes. Nothing is submitted.
 
-    Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE. Comments at the
-    end show every field, where its value comes from, and what of your site's configuration is left out.
+    Values known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE. Comments at the end show
+    every field, where its value comes from, and which parts of your site's configuration are left out.
     """
     given = asked.over({"cluster": "slurm"})
     if syntax.names_blocks(given):
@@ -53,7 +53,7 @@ def job_script(
 
 
 def _origins(spec: ClusterSpec) -> dict[str, str]:
-    """Where the value of each field comes from: `given`, a file or the environment, or `default`."""
+    """Origin of each field's value: `given`, a file or the environment, or `default`."""
     known = declared(type(spec))
     found = {each.name: "default" if getattr(spec, each.name) == each.default else "given" for each in known}
     return found | spec.of_site()

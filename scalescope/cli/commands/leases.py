@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def leases(as_json: Json = False) -> None:
-    """List what runs have asked of Slurm, Kubernetes and other systems, and whether these runs are alive.
+    """List the jobs and clusters that runs have requested from Slurm, Kubernetes and others, and whether the runs live.
 
-    Each job or cluster is written down before it is asked for, in $SCALESCOPE_LEASES or in the user's state folder.
+    A lease is written before each request, in $SCALESCOPE_LEASES or in the user's state folder.
     """
     from scalescope import leases as ledger
     from scalescope.clusters import reaping
@@ -36,7 +36,7 @@ def leases(as_json: Json = False) -> None:
         print_table(("lease", "backend", "since", "owner"), rows)
         text = f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
         if orphans := sum(owned is False for _, owned, _ in told):
-            text += f"; {orphans} without an owner: `scalescope reap` removes what is left of them"
+            text += f"; {orphans} without an owner: `scalescope reap` removes what their runs left"
         say(text, "dim")
         for error in broken:
             say_error(str(error))
@@ -47,7 +47,7 @@ def reap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what killed runs left: their jobs and clusters, and their processes and temporary folders on this machine.
+    """Remove the jobs and clusters of killed runs, and their processes and temporary folders on this machine.
 
     Only jobs of this user whose name and comment are the label of a lease are cancelled. Leases of runs that are
     alive, or may be alive on another host, are kept. In the Kubernetes namespaces of these leases and of the current

@@ -32,8 +32,8 @@ def nightly(
         str,
         typer.Option(
             metavar="HOURS",
-            help="For cron: run nothing, and say when the last night was. Exit status 1 unless one ended within the "
-            "last HOURS, such as 26h, and measured something.",
+            help="For cron: run nothing, and say when the last night was. Exit status 1 unless a night that measured "
+            "something ended within the last HOURS, such as 26h.",
             show_default=False,
         ),
     ] = "",
@@ -41,7 +41,7 @@ def nightly(
     prefect: Prefect = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run the suite once, and say what got worse since earlier nights, by how much, and because of what.
+    """Run the suite once, and say which workloads got worse since earlier nights, by how much, and why.
 
     Each change is rerun before it is reported: tonight's environment against the last good night's, in pairs, on this
     machine. For each confirmed change, the package and release that brought it are searched. Ctrl-C stops a night; the

@@ -18,13 +18,13 @@ DAY_S = 86_400.0
 def prune(
     store: StoreAddress = "",
     older_than: Annotated[
-        float, typer.Option(metavar="DAYS", min=0, help="Age in days from which things are old.")
+        float, typer.Option(metavar="DAYS", min=0, help="Age in days from which a run or study is old.")
     ] = 90,
     keep: Annotated[
         float | None,
         typer.Option(metavar="GB", min=0, help="Also remove the oldest records beyond this size.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove what is listed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the listed items.")] = False,
     as_json: Json = False,
 ) -> None:
     """List old runs and studies with their records, environments, and logs of jobs. With --yes, remove them.
@@ -55,5 +55,5 @@ def prune(
         return
     rows = [(what, name, words.size(count) if count else "") for what, name, count in found]
     print_table(("what", "name", "size"), rows)
-    done = "removed" if yes else "would be removed; --yes removes it"
+    done = "removed" if yes else "not removed; --yes removes them"
     say(f"\n{len(found)} in all, {words.size(total)}: {done} (store {where})", "dim")

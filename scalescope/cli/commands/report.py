@@ -33,8 +33,8 @@ def report(
 
     html.check(output)
     if trial and is_study(run):
-        next_step = "Give one of its runs, or no --trial."
-        raise UsageError(f"--trial looks into a trial of a run, and {run} is a study", next_step=next_step)
+        next_step = "Give one of the study's runs, or leave out --trial."
+        raise UsageError(f"--trial needs a run, but {run} is a study", next_step=next_step)
     with read_store(store) as opened:
         if is_study(run):
             study = opened.studies.get(run)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
-# Options of ours that scripts may have, too
+# Options of Scalescope that scripts may also have
 OWN_OPTIONS = (
     "--report",
     "--environment",
@@ -39,7 +39,7 @@ OWN_OPTIONS = (
 )
 
 
-FEW = 2  # clusters that are told in full; of more, the one with most worker time is
+FEW = 2  # most clusters shown in full; if there are more, only the one with the most worker time is
 
 
 def run(
@@ -56,7 +56,7 @@ def run(
         str,
         typer.Option(
             metavar="FILE",
-            help="Write the report as one HTML file; for several clusters one each: FILE-2.html.",
+            help="Write the report as one HTML file. More clusters get a file each: FILE-2.html.",
             show_default=False,
         ),
     ] = "",
@@ -68,13 +68,12 @@ def run(
             metavar="ADDRESS", help="Where results are kept (default: $SCALESCOPE_STORE).", show_default=False
         ),
     ] = "",
-    no_save: Annotated[
-        bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show list` has those kept.")
-    ] = False,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Do not keep the result for `scalescope show`.")] = False,
     last_record: Annotated[
         bool,
         typer.Option(
-            "--last-record", help="Run nothing: judge what was recorded of a script when Scalescope itself was killed."
+            "--last-record",
+            help="Run nothing: judge the recording of the last script, if Scalescope was killed before its verdict.",
         ),
     ] = False,
     fix: Annotated[
@@ -89,11 +88,11 @@ def run(
     as_json: Json = False,
     detached: Detach = False,
 ) -> None:
-    """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
+    """Run an unchanged script, and diagnose the cluster of each Dask client that it makes.
 
-    Options stand before the script; what follows it belongs to the script. The script runs as `python SCRIPT.py` or
-    `python -m MODULE` would. The verdict goes to standard error when it has ended; with --json or --brief it goes to
-    standard output, and the script's output to standard error.
+    Options stand before the script; words after the script are its arguments. The script runs as `python SCRIPT.py` or
+    `python -m MODULE` would. The verdict goes to standard error when the script has ended; with --json or --brief, the
+    verdict goes to standard output, and the script's output to standard error.
     """
     if not script and not last_record:
         raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
@@ -106,7 +105,7 @@ def run(
         html.check(report)
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
-            say(f"{name} goes to {PurePath(script).name}. Options of Scalescope stand before the script.", "yellow")
+            say(f"{name} is passed to {PurePath(script).name}. Scalescope's options go before the script.", "yellow")
     if last_record:
         program = Program(script or "the script")
         done = ScriptOutcome(last_folder())
@@ -119,15 +118,15 @@ def run(
         kept = None if no_save else store
         status = _answer(program, done, _Asked(required, report, kept, fix=fix, brief=brief, as_json=as_json))
     except KeyboardInterrupt:
-        say("Stopped before the verdict was told.", "yellow")
+        say("Stopped before the verdict was shown.", "yellow")
         status = ExitStatus.OK
     except Exception as error:
         if done.status is None:
             raise
-        status = ExitStatus.INFRASTRUCTURE if required else ExitStatus.OK  # else the script's own counts
+        status = ExitStatus.INFRASTRUCTURE if required else ExitStatus.OK  # OK: the script's own status counts
         told = error.line if isinstance(error, ScalescopeError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            say_error(f"What was found could not be told: {told}")
+            say_error(f"The verdict could not be shown: {told}")
     _exit(done.status, status)
 
 
@@ -199,7 +198,7 @@ def _fixed(program: Program, done: ScriptOutcome, *, tells: bool) -> dict[str, A
 def _brief(
     program: Program, done: ScriptOutcome, answers: Sequence[RequirementAnswer], runs: Sequence[str], *, as_json: bool
 ) -> None:
-    """The short answer on the cluster with most worker time; of others, the first lines."""
+    """Print the short answer about the cluster with most worker time, and the first lines about other clusters."""
     from scalescope.report import brief
 
     ended = [f"The script ended with status {_shell_status(done.status)}."] if done.status else []
@@ -214,7 +213,7 @@ def _brief(
 
 
 def _fix_command(program: Program, found: Diagnosis) -> list[str]:
-    """The command that patches the script and proves it, where a cause has a rewrite."""
+    """The command that patches the script and proves the patch, if a cause has a rewrite."""
     from scalescope.remedies import REWRITES
 
     if not any(each.code in REWRITES for each in found.findings):
@@ -247,7 +246,7 @@ def _saved(done: ScriptOutcome, store: str) -> list[str]:
 
 
 def _nothing(program: Program, done: ScriptOutcome) -> str:
-    is_there = program.is_module or os.path.exists(program.script)  # else Python has said so
+    is_there = program.is_module or os.path.exists(program.script)  # if not, Python has said so
     if done.found or done.problems or not is_there:
         return ""
     said = "" if done.hints else ": there is nothing to diagnose"
@@ -270,7 +269,7 @@ def _tell(done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
 
 
 def _place(done: ScriptOutcome, found: Diagnosis) -> str:
-    """A title, where there are several clusters."""
+    """A title for one of several clusters; empty for a single cluster."""
     if len(done.found) < 2:
         return ""
     cluster = found.trial.facts["cluster"]
@@ -284,7 +283,7 @@ def _worker_time(found: Diagnosis) -> float:
 
 
 def _numbered(report: str, number: int) -> str:
-    """The address of the report on a cluster: the name of the file gets a number, whatever stands before it."""
+    """The address of the report on a cluster: its number is added to the file's name."""
     if number == 1:
         return report
     folder, slash, name = report.rpartition("/")
@@ -293,12 +292,12 @@ def _numbered(report: str, number: int) -> str:
 
 
 def _shell_status(status: int | None) -> int:
-    """An exit status as a shell has it."""
+    """An exit status as shells write it: 128 + N for signal N."""
     return 0 if status is None else 128 - status if status < 0 else status
 
 
 def _exit(status: int | None, otherwise: int) -> NoReturn:
-    """End as the script did, also by the same signal; if it ended well, with another status."""
+    """End as the script did, also by the same signal; if the script ended well, with `otherwise`."""
     if status is not None and status < 0:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()

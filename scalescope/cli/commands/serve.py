@@ -19,7 +19,7 @@ def serve(
     store: StoreAddress = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 4201,
 ) -> None:
-    """Serve the reports beside a store's records to browsers on this machine, so that Prefect's pages can link to them.
+    """Serve the reports next to a store's records to browsers on this machine, as targets of links in Prefect's pages.
 
     Prints the setting that the Prefect worker needs. Ctrl-C ends it.
     """
@@ -29,9 +29,9 @@ def serve(
     with open_store(store) as opened:
         folder = files.absolute(opened.records)
     if files.is_address(folder):
-        next_step = f"Serve them by a web server or the bucket's own website, and set {VARIABLE} to its address."
+        next_step = f"Use a web server or the bucket's own website, and set {VARIABLE} to its address."
         raise UsageError("The records are not in a folder of this machine", where=folder, next_step=next_step)
     with suppress(KeyboardInterrupt), FileServer(Path(folder), port) as server:
         print(f"export {VARIABLE}={server.url}", flush=True)
-        say(f"Set this where the Prefect worker starts. Serving reports in {folder}; Ctrl-C ends it.", "dim")
+        say(f"Set this variable where the Prefect worker starts. Serving reports in {folder}; Ctrl-C ends it.", "dim")
         server.serve_forever()

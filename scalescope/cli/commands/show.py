@@ -31,7 +31,7 @@ WIDE = 100  # columns of the narrowest terminal on which the list has all its co
 
 
 app = typer.Typer(
-    cls=DefaultGroup, help="Show what a sweep or a study found: `show RUN` is `show result RUN`, with its options."
+    cls=DefaultGroup, help="Show the result of a sweep or a study. `show RUN` is short for `show result RUN`."
 )
 OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="Run: an id, the start of an id, or `latest`.")]
 
@@ -47,19 +47,19 @@ def result(
     store: StoreAddress = "",
     finding: Annotated[
         str,
-        typer.Option(metavar="ID", help="One finding with all its evidence, by its id in --brief.", show_default=False),
+        typer.Option(metavar="ID", help="One finding with all its evidence; --brief has ids.", show_default=False),
     ] = "",
     require: Require = None,
     brief: Brief = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a sweep or a study found."""
+    """Show the result of a sweep or a study."""
     from scalescope.store.studies import is_study
     from scalescope.studies.requirement import requirement
 
     required = [requirement(text) for text in require or ()]
     if required and is_study(run):
-        raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
+        raise UsageError("--require judges only runs", next_step="give the id of a run, or none for the latest")
     with read_store(store) as opened:
         if is_study(run):
             study = opened.studies.get(run)
@@ -92,7 +92,7 @@ def compare(run: OneRun, other: OneRun, store: StoreAddress = "") -> None:
 
     if studies := [each for each in (run, other) if is_study(each)]:
         next_step = f"`scalescope show {studies[0]}` lists its runs"
-        raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
+        raise UsageError(f"`compare` shows two runs, but {studies[0]} is a study", next_step=next_step)
     from scalescope.report.terminal import render_comparison
 
     with read_store(store) as opened:
@@ -103,7 +103,7 @@ def compare(run: OneRun, other: OneRun, store: StoreAddress = "") -> None:
 
 @app.command(epilog=exit_statuses())
 def log(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of the records, in lower or upper case.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to search for; case does not matter.")],
     run: OneRun = "latest",
     store: StoreAddress = "",
     as_json: Json = False,
@@ -152,7 +152,7 @@ def show_run(
 
 
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
-    """The exit status of a run without requirements. If no trial is valid and no cause known, it says whose fault."""
+    """Exit status of a run without requirements; without valid trials and causes, FAILED blames the workload."""
     states = {trial.state for trial in trials if not trial.warmup}
     known = bool(verdict.findings) and not verdict.findings[0].limits_trust and TrialState.INVALID in states
     if states and TrialState.VALID not in states and not known:

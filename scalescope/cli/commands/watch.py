@@ -37,8 +37,8 @@ def watch(
         bool,
         typer.Option(
             "--record",
-            help="Install the recorder on the scheduler and its workers, and give a verdict at the end. The recorder "
-            "is removed at the end, or a minute after this command was killed. Without --record, nothing is installed.",
+            help="Install a recorder on the scheduler and its workers, and give a verdict at the end. The recorder is "
+            "removed at the end, or a minute after this command is killed. Without --record, nothing is installed.",
         ),
     ] = False,
     report: Annotated[
@@ -49,7 +49,7 @@ def watch(
     brief: Brief = False,
     as_json: Json = False,
 ) -> None:
-    """Watch a running Dask cluster: who works, what idle threads wait for, and where tasks are stuck.
+    """Watch a running Dask cluster: which workers work, what idle threads wait for, and where tasks are stuck.
 
     Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later.
     """
@@ -102,7 +102,7 @@ def _recorded(spec: SchedulerSpec, name: str, environment: str) -> Iterator[Diag
     if python := python_of(environment):
         with watched(python, spec, name) as found:
             yield found
-    else:  # what opens a Gateway's cluster is known to this process alone
+    else:  # only this process can open a Gateway's cluster
         with SchedulerCluster(spec).connect() as client, observed(client, name, "cluster") as found:
             yield found
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def workloads(
-    name: Annotated[str, typer.Argument(help="Show its parameters.", show_default=False)] = "", as_json: Json = False
+    name: Annotated[str, typer.Argument(help="Workload to show.", show_default=False)] = "", as_json: Json = False
 ) -> None:
     """List the workloads, or the parameters of one."""
     from scalescope import workloads as library

@@ -20,10 +20,10 @@ _logger = logging.getLogger(__name__)
 
 
 class CustomCluster(ObservedCluster[CustomSpec]):
-    """A cluster that a class outside Scalescope makes, scaled by its own `scale`."""
+    """A cluster of a class outside Scalescope, scaled by that class's `scale`."""
 
-    shows: ClassVar[str] = "what the machines behind that class do"
-    cannot_show: ClassVar[str] = "why its workers do not come or go away: only that class could tell"
+    shows: ClassVar[str] = "the behaviour of the machines behind that class"
+    cannot_show: ClassVar[str] = "why workers do not come or go away, which only that class could tell"
 
     def __init__(self, spec: CustomSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
@@ -41,7 +41,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 f"{self.spec.cluster_class} could not be started",
                 where=f"arguments {', '.join(arguments) or 'none'}",
                 cause=root_cause(error),
-                next_step="call it with these arguments in Python until that works",
+                next_step="call the class with these arguments in Python until that works",
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
@@ -78,7 +78,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
         try:
             takes_timeout = "timeout" in inspect.signature(made.close).parameters
             made.close(timeout=CLOSE_TIMEOUT_S) if takes_timeout else made.close()
-        except Exception as error:  # noqa: BLE001 - whatever the class raises
+        except Exception as error:  # noqa: BLE001 - the class may raise any error
             _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
 
     def facts(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class CustomSpec(ClusterSpec):
     )
 
     cluster_class: Annotated[str, Text("As package.module:Class.", accepts=_CLASS, allowed="package.module:Class")]
-    arguments: Annotated[Mapping[str, Any], Parameter("Arguments of the class: a mapping, or the same as JSON.")] = (
+    arguments: Annotated[Mapping[str, Any], Parameter("Arguments of the class: a mapping, or JSON text of one.")] = (
         field(default_factory=dict)
     )
     secrets: Annotated[
@@ -49,12 +49,12 @@ class CustomSpec(ClusterSpec):
         secret_variables.refuse_secrets(
             "arguments",
             self.arguments,
-            "put it into an environment variable, and the name of that into cluster.secrets.{}",
+            "put the secret into an environment variable, and the variable's name into cluster.secrets.{}",
         )
         self.arguments_with(self.secrets)
 
     def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """All arguments, with these secrets; `InvalidField` if an argument stands where a secret belongs."""
+        """All arguments, with these secrets; `InvalidField` if an argument has the place of a secret."""
         arguments = copy.deepcopy(dict(self.arguments))
         for name, value in values.items():
             place, last = _place(arguments, name)

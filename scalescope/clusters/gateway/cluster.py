@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 8.0
-PATIENCE_S = 60.0  # for a server that is away while a cluster of it is in use
-CHECK_S = 2.0  # between two looks at the server, while workers are awaited
-WATCH_S = 5.0  # the same during a trial
-LEAST_SILENT_S = 5.0  # silence of the server that can spoil a trial
-NO_ANSWER = "the server of Dask Gateway does not answer: waiting for it"
+PATIENCE_S = 60.0  # seconds to wait for a server that is away while its cluster is in use
+CHECK_S = 2.0  # seconds between two questions to the server while workers are awaited
+WATCH_S = 5.0  # seconds between two questions during a trial
+LEAST_SILENT_S = 5.0  # shortest silence of the server, in seconds, that can spoil a trial
+NO_ANSWER = "waiting for the server of Dask Gateway, which does not answer"
 
 _logger = logging.getLogger(__name__)
 
 
 class ServerWatch(trial_watch.BackgroundThread):
-    """Asks the server now and then, so that it is known how long it did not answer."""
+    """Asks the server now and then, to measure how long it does not answer."""
 
     def __init__(self, server: GatewayServer, cluster: str) -> None:
         super().__init__("scalescope-gateway")
@@ -59,9 +59,9 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     The server names the cluster, so the lease gets that name as soon as it is known.
     """
 
-    shows: ClassVar[str] = "what the machines behind the server do: real processes, transfers, serialisation, memory"
+    shows: ClassVar[str] = "the machines behind the server: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
-        "why its workers do not come, what other users do meanwhile, and other settings of Dask than the server's"
+        "why workers do not come, the influence of other users, and settings of Dask other than the server's"
     )
 
     def __init__(self, spec: GatewaySpec, *, seed: int = 0) -> None:
@@ -69,9 +69,9 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         self._server: GatewayServer | None = None
         self._lease: Lease | None = None
         self._asking = threading.Lock()
-        self._name = ""  # of the cluster, by the server
+        self._name = ""  # name of the cluster, given by the server
         self._report: ClusterReport | None = None
-        self._silent = ""  # how long the server did not answer in the last trial, if that spoils it
+        self._silent = ""  # sentence on the server's silence in the last trial, if that spoils the trial
 
     def is_whole(self) -> bool:
         """False after a silence of the server, which may have taken the cluster for dead."""
@@ -83,15 +83,15 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         known: dict[str, Any] = {"address": server.address, "proxy_address": server.proxy_address}
         known |= {"auth": spec.auth, "username": spec.username, "secrets": dict(spec.secrets)}
         try:
-            server.ask(lambda gateway: gateway.list_clusters())  # address and login are right, before there is a lease
+            server.ask(lambda gateway: gateway.list_clusters())  # check address and login before making a lease
             with self._asking:
-                self._gateway()  # another thread may have closed it
+                self._gateway()  # raises if another thread has closed the cluster
                 self._lease = leases.intend(self.kind, leases.new_label(), known)
                 self._name = self._submitted(self._lease)
                 self._lease = leases.renew(self._lease, cluster=self._name)
             self._report = self._started()
             self._observer = self._client()
-            for module in (left_alone, stop_http):  # the server's image need not have them
+            for module in (left_alone, stop_http):  # sent by value, because the server's image may lack them
                 cloudpickle.register_pickle_by_value(module)
             self._observer.run_on_scheduler(stop_http.of_scheduler)
             register = getattr(self._observer, "register_plugin", None)  # from 2023.9.2 on
@@ -113,7 +113,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 raise
             raise self._ended() from error
         while not self._wait(workers, threads_per_worker, CHECK_S):
-            self.report(f"{len(self._present)} of {workers} workers of cluster {self._name} are there")
+            self.report(f"{len(self._present)} of {workers} workers of cluster {self._name} are ready")
             others = set(self._present.values()) - {threads_per_worker}
             if not others and not self._gateway().running(self._name, PATIENCE_S):
                 raise self._ended()
@@ -130,7 +130,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                     else "they did not start in time",
                     next_step="set threads_per_worker to what its workers have, or choose that in cluster.options"
                     if others
-                    else "raise cluster.start_timeout_s, or ask who runs the server what its log says of this cluster",
+                    else "raise cluster.start_timeout_s, or ask the server's administrator for its log of this cluster",
                 )
 
     def client(self) -> distributed.Client:
@@ -160,7 +160,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         return self._was_away()
 
     def close(self) -> None:
-        """Have the cluster stopped; what the server has begun to stop, it ends by itself."""
+        """Stop the cluster; once the server has begun to stop it, the server goes on by itself."""
         self._disconnect()
         with self._asking:
             server, self._server = self._server, None
@@ -169,11 +169,11 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
             return
         try:
             if self._name and not server.stop(self._name, CLOSE_TIMEOUT_S):
-                _logger.info("the server still stops cluster %s", self._name)
+                _logger.info("the server is still stopping cluster %s", self._name)
         except ClusterError as error:
-            _logger.warning("cluster %s is not stopped: %s; run `scalescope reap` later", self._name, error)
+            _logger.warning("cluster %s could not be stopped: %s; run `scalescope reap` later", self._name, error)
         else:
-            if self._name:  # else the server may have one whose name it could not tell
+            if self._name:  # without a name the server may still have a cluster, so the lease stays
                 leases.release(lease)
 
     def facts(self) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                     self._gateway().ask(lambda gateway: gateway.submit(**self.spec.options), SUBMIT_S, PATIENCE_S)
                 )
         except ClusterError as error:
-            if error.category in (REFUSED, NOT_ALLOWED):  # else there may be a cluster
+            if error.category in (REFUSED, NOT_ALLOWED):  # after other errors there may be a cluster
                 leases.release(lease)
             raise
 
@@ -242,7 +242,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         cause = (
             "results come through its proxy, and it may end a cluster that it cannot see, so the trial does not count"
         )
-        where, next_step = self._gateway().address, "ask who runs the server what its log says"
+        where, next_step = self._gateway().address, "ask the server's administrator for its log"
         return str(ClusterError(self._silent, where=where, cause=cause, next_step=next_step))
 
     def _gateway(self) -> GatewayServer:
@@ -255,7 +255,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
             f"cluster {self._name} has ended or failed",
             where=self._gateway().address,
             cause="its scheduler or several workers could not start, it was idle for too long, somebody stopped it, or "
-            "the server was away and took it for dead",
-            next_step="ask who runs the server what its log says of this cluster",
+            "the server was away and then found it dead",
+            next_step="ask the server's administrator for its log of this cluster",
             category="ended",
         )

@@ -1,4 +1,4 @@
-"""Ends a cluster whose owner is dead, wherever nobody runs `scalescope reap`. Sent to the scheduler."""
+"""Ends a cluster whose owner is dead, in case nobody runs `scalescope reap`. Sent to the scheduler."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 LOOK_S = 5.0
-_OWN = ("fire-and-forget", "Client-worker-")  # begin the names of clients that the cluster has of its own
+_OWN = ("fire-and-forget", "Client-worker-")  # starts of the names of the cluster's own clients
 
 
 async def end_when_alone(limit_s: float, dask_scheduler: Scheduler) -> None:
-    """Have the scheduler end once it has had no client for `limit_s`; the server then removes the cluster."""
+    """Close the scheduler once it has had no client for `limit_s` seconds; the server then removes the cluster."""
 
     async def watch() -> None:
         seen = time.monotonic()
@@ -24,4 +24,4 @@ async def end_when_alone(limit_s: float, dask_scheduler: Scheduler) -> None:
             await asyncio.sleep(LOOK_S)
         await dask_scheduler.close()
 
-    dask_scheduler.scalescope_watch = asyncio.ensure_future(watch())  # the loop itself keeps no reference
+    dask_scheduler.scalescope_watch = asyncio.ensure_future(watch())  # the event loop keeps no reference to it

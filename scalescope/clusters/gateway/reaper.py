@@ -10,8 +10,8 @@ from scalescope.errors import ClusterError
 from scalescope.leases import Lease
 from scalescope.model.cluster import cluster_spec
 
-GONE_S = 60.0  # for a cluster to be gone
-CLOCKS_S = 60.0  # by which the clocks of server and owner may differ
+GONE_S = 60.0  # seconds within which a stopped cluster must be gone
+CLOCKS_S = 60.0  # seconds by which the clocks of server and owner may differ
 
 
 def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
@@ -21,20 +21,20 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
     spec = cluster_spec({"kind": lease.backend, **known})
     assert isinstance(spec, GatewaySpec)
     spec.require()
-    from scalescope.clusters.gateway_server import GatewayServer  # late: they may be missing
+    from scalescope.clusters.gateway_server import GatewayServer  # late, because dask-gateway may be missing
 
     server = GatewayServer(spec.address, spec.proxy_address, spec.auth, spec.login())
     if name:
         there = server.running(name)
         if there and not dry_run and not server.stop(name, GONE_S):
             raise ClusterError(
-                f"cluster {name} is not gone {GONE_S:g} s after it was stopped",
+                f"cluster {name} still exists {GONE_S:g} s after it was stopped",
                 where=server.address,
                 next_step="run `scalescope reap` again later",
                 category="not-removed",
             )
         return reaping.removed(lease, dry_run, [name] if there else [], words)
-    # The owner died before the server had told the name, so that nothing proves which cluster was its own.
+    # The owner died before the server gave it a name, so nothing proves which cluster was its own.
     taken = {each.details.get("cluster") for each in leases.read_all()[0]}
     since = lease.created_at - CLOCKS_S
     clusters = server.ask(lambda gateway: gateway.list_clusters())
@@ -43,6 +43,6 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
         return reaping.removed(lease, dry_run, [], words)
     return reaping.elsewhere(
         lease,
-        f"{words}; it was asking {server.address} for a cluster, which may be {' or '.join(found)}",
-        f"if it is nobody else's, `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
+        f"{words}; it had asked {server.address} for a cluster, perhaps {' or '.join(found)}",
+        f"if that belongs to nobody else, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
     )

@@ -12,10 +12,10 @@ from scalescope.model import secret_variables
 from scalescope.model.cluster import START_TIMEOUT, WORD, ClusterSpec
 from scalescope.model.parameters import Parameter
 
-# Seconds for the name of a new cluster, which nobody could stop without it. It is the limit of dask-gateway's client.
+# Seconds to wait for the name of a new cluster, without which it cannot be stopped: the limit of dask-gateway's client.
 SUBMIT_S = 300.0
 
-_SECRETS = {"basic": "password", "jupyterhub": "api_token"}  # by the login that takes it
+_SECRETS = {"basic": "password", "jupyterhub": "api_token"}  # name of the secret, by kind of login
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class GatewaySpec(ClusterSpec):
         ),
     ] = field(default_factory=dict)
     options: Annotated[
-        Mapping[str, Any], Parameter("Options of the cluster that the server offers: a mapping, or the same as JSON.")
+        Mapping[str, Any], Parameter("Options of the cluster that the server offers: a mapping, or JSON text of one.")
     ] = field(default_factory=dict)
     idle_timeout_s: Annotated[
         float, Parameter("Seconds without a client after which the cluster ends by itself.", minimum=1)
@@ -69,7 +69,7 @@ class GatewaySpec(ClusterSpec):
                 allowed = "password with cluster.auth=basic, or api_token with cluster.auth=jupyterhub"
                 raise InvalidField(f"cluster.secrets.{name}", secret_variables.NOT_SHOWN, allowed)
         secret_variables.check_variables(self.secrets)
-        secret_variables.refuse_secrets("options", self.options, "have the server set it for its users")
+        secret_variables.refuse_secrets("options", self.options, "let the server's administrator set it for all users")
         if self.username and self.auth != "basic":
             raise InvalidField("cluster.auth", self.auth, "basic, since cluster.username is given")
         if "@" in self.address:

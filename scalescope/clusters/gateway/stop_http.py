@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StopHttp(WorkerPlugin):  # type: ignore[misc]
-    """Stops the server of each worker, also of later ones, when it registers."""
+    """Stops the HTTP server of each worker, also of workers that register later."""
 
     name = "scalescope-stop-http"
 

@@ -52,7 +52,7 @@ class LightCluster(Cluster[LightSpec]):
         self._address = self._scheduler.answer(self.spec.start_timeout_s)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers, spread evenly over the hosts."""
+        """Start and stop workers until there are `workers`, spread evenly over the host processes."""
         deadline = time.monotonic() + self.spec.start_timeout_s
         assert self._scheduler is not None
         for child in (self._scheduler, *self._hosts):
@@ -96,7 +96,7 @@ class LightCluster(Cluster[LightSpec]):
 
 @contextmanager
 def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
-    """A process per role, all forked from one that has imported distributed."""
+    """A process per role, all forked from a process that has imported distributed."""
     parent = fork_server.take()
     sockets = parent.fork(len(roles))
     children = [_Child(role, Connection(mine.detach())) for role, mine in zip(roles, sockets, strict=True)]
@@ -119,7 +119,7 @@ class _Child:
 
     @property
     def ended(self) -> bool:
-        return self._pipe.poll()  # between commands only the end of the pipe can be read
+        return self._pipe.poll()  # between commands, the pipe is readable only if it has ended
 
     def send(self, command: process.Command, *, quiet: bool = False) -> None:
         try:

@@ -1,7 +1,7 @@
 """The process that imports distributed once and forks the processes of a light cluster.
 
-This module imports only the standard library, so that a driver can start the process before its own imports, and both
-import at the same time.
+This module imports only the standard library, so that a driver can start that process before its own imports, and both
+can import at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ForkServer:
     def __init__(self, stdout: int | None = None) -> None:  # `stdout`: descriptor that all these processes write to
         self._requests, theirs = socket.socketpair()
         with theirs:
-            # A new interpreter: in a fork of this one, locks that its threads hold would stay locked.
+            # A new interpreter, because in a fork of this one, locks held by other threads would stay locked.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
                 pass_fds=[theirs.fileno()],
@@ -36,7 +36,7 @@ class ForkServer:
             )
 
     def fork(self, number: int) -> list[socket.socket]:
-        """Fork this many processes, once; returns a socket to each, closed at the other end if its fork failed."""
+        """Fork this many processes, only once; return a socket to each, closed at the other end if its fork failed."""
         sockets = []
         with self._requests:
             for _ in range(number):
@@ -47,7 +47,7 @@ class ForkServer:
         return sockets
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it and all its children end within `timeout` seconds."""
+        """Wait for the end of this process and its children; return whether that comes within `timeout` seconds."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -65,7 +65,7 @@ def prepare() -> None:
 
 
 def take() -> ForkServer:
-    """The prepared server, once; else a new one."""
+    """The prepared server if it has not been taken, else a new one."""
     global _prepared
     server, _prepared = _prepared or ForkServer(), None
     return server

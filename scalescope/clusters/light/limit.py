@@ -8,7 +8,7 @@ import distributed
 
 from scalescope.model.emulation_limit import EmulationLimit
 
-TASKS, ROUNDS = 150, 3  # tasks in a burst, and bursts that count
+TASKS, ROUNDS = 150, 3  # tasks in a burst, and bursts after the warm-up
 
 
 def measure(client: distributed.Client) -> EmulationLimit:

@@ -34,17 +34,17 @@ class StartScheduler:
 
 @dataclass(frozen=True)
 class HostWorkers:
-    """Have exactly these workers; answers with their number."""
+    """Start and stop workers until there are exactly these; answers with their number."""
 
-    scheduler: str  # address
-    names: tuple[int, ...]  # workers of other names are closed
-    nthreads: int  # of each; workers with another number are replaced
+    scheduler: str  # address of the scheduler
+    names: tuple[int, ...]  # names of the workers; workers with other names are closed
+    nthreads: int  # threads of each worker; workers with another number are replaced
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Find modules where the driver finds them, such as the folder of the workload's file."""
+    """Use the driver's search path for modules, such as the folder of the workload's file."""
 
     path: tuple[str, ...]
 
@@ -58,10 +58,10 @@ Command = StartScheduler | HostWorkers | SearchPath | Stop
 
 
 def main(descriptor: int, path: list[str]) -> None:
-    """Fork a child for every socket that comes over the socket `descriptor`, until that ends with the driver."""
-    sys.path[:] = path  # the driver's
+    """Fork a child for every socket received over the socket `descriptor`, which ends with the driver."""
+    sys.path[:] = path  # search path of the driver
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
-    # Until here the collector was off: a collection would touch memory that the children should share.
+    # The collector was off until here, because a collection would write to memory that the children should share.
     light_workers.freeze_garbage_collector(collect=False)
     gc.enable()
     requests = socket.socket(fileno=descriptor)
@@ -104,7 +104,7 @@ async def _serve(pipe: Connection) -> None:
         command = await commands.get()
         try:
             answer = await process.obey(command)
-        except Exception as error:  # noqa: BLE001 - the driver raises it
+        except Exception as error:  # noqa: BLE001 - sent to the driver, which raises it
             pipe.send((False, f"{type(error).__name__}: {error}"))
         else:
             pipe.send((True, answer))
@@ -166,4 +166,4 @@ class Process:
 def _end() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # tasks in threads must not keep the process
+    os._exit(0)  # do not wait for threads that still run tasks

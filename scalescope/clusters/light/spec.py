@@ -13,7 +13,7 @@ from scalescope.model.parameters import Parameter
 
 @dataclass(frozen=True)
 class LightSpec(HereSpec):
-    """Hundreds of light workers in few processes: real ones, in real time, for tasks that wait."""
+    """Hundreds of real workers in few processes, in real time, for tasks that wait."""
 
     kind: ClassVar[str] = "light"
     title: ClassVar[str] = "Light Cluster"
@@ -29,7 +29,7 @@ class LightSpec(HereSpec):
     check_limit: Annotated[
         bool,
         Parameter(
-            "Measure at start-up what this host can emulate, and hold trials to it.",
+            "Measure at start-up what this host can emulate; trials beyond that limit do not count.",
             title="Check what this host can emulate",
         ),
     ] = True

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 WORKER_PRELOAD = "scalescope.clusters.worker_preload"
-CLOSE_TIMEOUT_S = 6.0  # for an orderly end, before processes are killed
+CLOSE_TIMEOUT_S = 6.0  # seconds for an orderly end, before processes are killed
 _POLL_S = 0.02
 _LOG_LINES = 12
 
@@ -43,11 +43,9 @@ class _Silent(distributed.LocalCluster):  # type: ignore[misc]
 class LocalCluster(Cluster[LocalSpec]):
     """A scheduler in this process, and a process with a nanny per worker; on loopback, for this user only."""
 
-    shows: ClassVar[str] = (
-        "what this machine does: real processes, transfers, serialisation, memory and interpreter locks"
-    )
+    shows: ClassVar[str] = "this machine: real processes, transfers, serialisation, memory and interpreter locks"
     cannot_show: ClassVar[str] = (
-        "more workers than it has cores for: they share its cores, its memory bandwidth and one loopback network"
+        "more workers than cores, which share the cores, the memory bandwidth and one loopback network"
     )
 
     dask_config: ClassVar[Mapping[str, Any]] = NANNIES_CONFIG
@@ -82,11 +80,11 @@ class LocalCluster(Cluster[LocalSpec]):
                 "the scheduler of the local cluster did not start",
                 where=f"{HOST} in process {os.getpid()}",
                 cause=str(error.__cause__ or error),
-                next_step="read the driver's log; check that the loopback interface can be listened on",
+                next_step="read the driver's log; check that a program can listen on the loopback interface",
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; right ones are kept."""
+        """Start and stop workers until there are `workers`; workers with the right threads are kept."""
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
         self._log.lines.clear()
@@ -109,7 +107,7 @@ class LocalCluster(Cluster[LocalSpec]):
             self._remember_processes(cluster)
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception as error:  # noqa: BLE001 - half started or half dead: `_kill` ends it
+            except Exception as error:  # noqa: BLE001 - a cluster half started or half dead: `_kill` ends it
                 logging.getLogger(__name__).warning("the local cluster did not close in order: %r", error)
                 self._remember_processes(cluster)
         _kill(self._processes.values())
@@ -160,7 +158,7 @@ class LocalCluster(Cluster[LocalSpec]):
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > workers:
             cluster.worker_spec.popitem()
-        # Shielded: if cancelled half-way, it would forget nannies that it has started.
+        # Shielded, because a cancelled call would forget nannies that it has started.
         if cluster.workers.keys() - cluster.worker_spec.keys():
             await asyncio.shield(cluster._correct_state())
         cluster.new_spec["options"]["nthreads"] = threads
@@ -206,7 +204,7 @@ def _tells_an_end(record: logging.LogRecord) -> bool:
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
-    killed = list(processes)  # psutil spares a later process of the same number
+    killed = list(processes)  # psutil does not kill a later process with the same number
     for process in killed:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -16,14 +16,14 @@ from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, UsageError
 from scalescope.model.extras import install_command
 
-ANSWER_S = 10.0  # within which a live scheduler answers
+ANSWER_S = 10.0  # seconds within which a live scheduler answers
 
 
 class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     """Somebody else's running scheduler; it is never changed and never closed."""
 
-    shows: ClassVar[str] = "what that cluster does with the workers that it has now"
-    cannot_show: ClassVar[str] = "other numbers of workers, and what other users of it do to the measurement"
+    shows: ClassVar[str] = "that cluster with its present workers"
+    cannot_show: ClassVar[str] = "other numbers of workers, and how other users disturb the measurement"
 
     def open(self) -> None:
         self._observer = self.connect()
@@ -57,21 +57,21 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         }
 
     def _not_open(self) -> ClusterError:
-        return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
+        return ClusterError("not connected to the scheduler", next_step="call `open`; this may have been closed")
 
     def connect(self) -> distributed.Client:
         spec = self.spec
         security = self.security() if self._observer is None else self._observer.security
         place = {"scheduler_file": os.path.expanduser(spec.scheduler_file)} if spec.scheduler_file else {}
         try:
-            if place and not os.path.exists(place["scheduler_file"]):  # a client would wait for it forever
+            if place and not os.path.exists(place["scheduler_file"]):  # a client would wait for the file forever
                 raise FileNotFoundError(f"there is no file {place['scheduler_file']}")
             if spec.address:
                 asyncio.run(_answers(spec.address, security or Security(), min(spec.start_timeout_s, ANSWER_S)))
             return distributed.Client(
                 spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
             )
-        # TypeError: an address with TLS without files
+        # TypeError: a TLS address without TLS files
         except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
             raise ClusterError(
                 "cannot connect to the running scheduler",
@@ -81,7 +81,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             ) from error
 
     def security(self) -> Security | None:
-        """Security from the files of TLS, or from Dask Gateway; None to leave it to Dask's configuration."""
+        """TLS settings from the given files, or from Dask Gateway; None means Dask's configuration."""
         spec = self.spec
         if spec.address.startswith("gateway://"):
             try:
@@ -108,10 +108,10 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
 
 
 async def _answers(address: str, security: Security, timeout_s: float) -> None:
-    """Wait for a scheduler's answer; a client would wait forever for a server that accepts and says nothing."""
+    """Wait for a scheduler's answer; a client would wait forever if a server accepts but does not answer."""
     try:
         connected = connect(address, timeout=0.9 * timeout_s, **security.get_connection_args("client"))
         comm = await asyncio.wait_for(connected, timeout_s)
     except TimeoutError:
-        raise TimeoutError(f"it accepts connections, but does not answer within {timeout_s:g} s") from None
+        raise TimeoutError(f"the server accepts connections, but does not answer within {timeout_s:g} s") from None
     comm.abort()

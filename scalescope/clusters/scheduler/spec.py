@@ -15,7 +15,7 @@ from scalescope.model.parameters import Parameter
 
 @dataclass(frozen=True)
 class SchedulerSpec(ClusterSpec):
-    """A running scheduler with the workers that it has. It is never changed and never closed."""
+    """A running scheduler with its present workers. It is never changed and never closed."""
 
     kind: ClassVar[str] = "scheduler"
     title: ClassVar[str] = "Running Scheduler"
@@ -53,4 +53,4 @@ class SchedulerSpec(ClusterSpec):
             raise InvalidField("cluster.address", self.address, "PROTOCOL://HOST:PORT")
         given = [name for name in ("tls_ca_file", "tls_cert", "tls_key") if getattr(self, name)]
         if given and len(given) < 3:
-            raise InvalidField(f"cluster.{given[0]}", getattr(self, given[0]), "all three files of TLS, or none")
+            raise InvalidField(f"cluster.{given[0]}", getattr(self, given[0]), "all three TLS files, or none")

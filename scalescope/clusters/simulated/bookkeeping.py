@@ -1,8 +1,8 @@
-"""Periodic bookkeeping of hundreds of workers, only when there is something to do.
+"""Replaces the periodic bookkeeping of hundreds of workers by bookkeeping on demand.
 
-Heartbeats, searches for missing data, keep-alives and work stealing would dominate a long simulation. Here a coroutine
-delivers all heartbeats without messages, and the rest happens only when it can change something. The scheduler learns
-the same. Batches of messages leave at the same times as ever, by timers in place of a coroutine for each connection.
+Heartbeats, searches for missing data, keep-alives and work stealing would dominate a long simulation. Here one
+coroutine delivers all heartbeats without messages, and the rest happens only when it can change something. The
+scheduler gets the same information. Batches of messages leave at their usual times, by timers instead of coroutines.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Silent:
 
 
 class _Missing(set[Any]):
-    """Data that a worker misses; the first key starts the worker's search."""
+    """Keys that a worker misses; adding the first key starts the worker's search."""
 
     def __init__(self, search: PeriodicCallback) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Missing(set[Any]):
 
 
 class SimulatedWorker(LinkedWorker):
-    """A worker without periodic callbacks; `send_heartbeats` does their work."""
+    """A worker without periodic callbacks; `send_heartbeats` does the work of its heartbeats."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -95,7 +95,7 @@ def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float)
 
 
 def calm_scheduler(scheduler: distributed.Scheduler) -> None:
-    """Let the scheduler check every few seconds, not every quarter second, whether it is idle or without workers."""
+    """Make the scheduler check every few seconds, not every quarter second, whether it is idle or has no workers."""
     for name in ("idle-timeout", "no-workers-timeout"):
         callback = scheduler.periodic_callbacks.get(name)
         if callback is not None:
@@ -103,11 +103,11 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
 
 
 class TimedBatches(BatchedSend):  # type: ignore[misc]
-    """Sends a first message at once, and those of each interval after a batch together at its end."""
+    """Sends the first message at once; after each batch, collects messages for an interval and sends them together."""
 
     buffer: list[Any]
-    waiting = True  # for the connection, or to send
-    _next = 0.0  # when the next batch may leave
+    waiting = True  # True while it waits for the connection, or for the next batch
+    _next = 0.0  # earliest time of the next batch, in seconds of the loop
 
     def start(self, comm: Any) -> None:
         self.comm = comm
@@ -142,17 +142,17 @@ class TimedBatches(BatchedSend):  # type: ignore[misc]
 
 
 def _at_once(writing: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that waits for nothing, as writing to a connection within the process."""
+    """Run a coroutine that never waits, such as writing to a connection within the process."""
     try:
         writing.send(None)
     except StopIteration:
         return
-    raise AssertionError("it waits")
+    raise AssertionError("the coroutine waits")
 
 
 @contextmanager
 def timed_batches() -> Iterator[None]:
-    """Let new connections send their batches by timers."""
+    """Make new connections send their batches by timers."""
     modules = (distributed.client, distributed.scheduler, distributed.worker)
     for module in modules:
         module.BatchedSend = TimedBatches
@@ -163,11 +163,11 @@ def timed_batches() -> Iterator[None]:
             module.BatchedSend = BatchedSend
 
 
-PHASES = (1 / 2, 1 / 6, 5 / 6)  # of the interval of work stealing, until its next look; the first is the mean
+PHASES = (1 / 2, 1 / 6, 5 / 6)  # waits before a woken look, in intervals of work stealing; the first is the mean
 
 
 class RestingBalancer:
-    """Work stealing that rests until a worker has more tasks than threads; `wake` it when a task changes its state."""
+    """Work stealing that pauses until a worker has more tasks than threads; `wake` it when a task changes state."""
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
@@ -178,13 +178,13 @@ class RestingBalancer:
             self._callback.callback = self._balance_if_any
 
     async def rest(self, phase: float) -> None:
-        """Look from now on after this part of the interval, where there was nothing to balance before."""
+        """Stop looking until woken; each wake-up then looks after the part `phase` of the interval."""
         self._phase = phase
         if self._callback is not None:
             self._callback.stop()
 
     def wake(self) -> None:
-        """Look again after a part of the interval: when a scheduler looks next, of itself, is a matter of chance."""
+        """Look again after a part of the interval, because the time of a scheduler's next look is random."""
         callback = self._callback
         if callback is not None and not callback.is_running():
             interval = callback.callback_time
@@ -202,9 +202,9 @@ class RestingBalancer:
 
 @contextmanager
 def patient_iteration() -> Iterator[None]:
-    """Let iterating over `as_completed` poll every virtual minute, and at its deadline.
+    """Make iteration over `as_completed` poll every virtual minute, and at its deadline.
 
-    Its poll every tenth of a second guards against a race that cannot happen while one thread runs at a time.
+    The usual poll every 0.1 s guards against a race that cannot happen while only one thread runs at a time.
     """
     original = distributed.as_completed.__init__
 

@@ -1,4 +1,4 @@
-"""The virtual time that the scheduler and a worker spend on a task."""
+"""Costs of a task to the scheduler and a worker, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Calibration:
 
     scheduler_us: float = REFERENCE_SCHEDULER_US  # CPU per task transition, in microseconds
     worker_us: float = REFERENCE_WORKER_US  # CPU per task, in microseconds
-    source: str = "reference"  # or `host` (measured here by `scalescope calibrate`), or `given` in the specification
+    source: str = "reference"  # or `host` (measured by `scalescope calibrate`), or `given` (in the specification)
 
     def to_mapping(self) -> dict[str, Any]:
         return {
@@ -35,7 +35,7 @@ class Calibration:
 
     @classmethod
     def choose(cls, spec: SimulatedSpec) -> Calibration:
-        """The costs in the specification, else this host's, else the built-in reference."""
+        """The costs in the specification, else this host's calibration, else the built-in reference."""
         base = cls.load() or cls()
         if spec.scheduler_us is None and spec.worker_us is None:
             return base
@@ -47,7 +47,7 @@ class Calibration:
 
     @classmethod
     def load(cls) -> Calibration | None:
-        """This host's calibration, if there is one; `UsageError` if its file cannot be read."""
+        """This host's calibration, or None; `UsageError` if its file cannot be read."""
         path = calibration_file()
         try:
             return cls(**json.loads(path.read_text()))

@@ -42,8 +42,8 @@ thread_time: Final = time.thread_time
 
 EPOCH = 1_000_000_000.0  # `time.time()` at virtual second 0 (2001-09-09), so that times are the same in every run
 PATIENCE_S = 2.0  # real seconds that the clock stands still for an actor that blocks outside the simulation
-ELSEWHERE_S = 10.0  # real seconds that it stands still for an actor that waits for a process, a socket or a timer
-LITTLE = 0.001  # share of its sleep that a timeless actor sleeps
+ELSEWHERE_S = 10.0  # the same for an actor that waits for a process, a socket or a timer
+LITTLE = 0.001  # share of a sleep that takes time for a timeless actor
 SETTLE_S = 0.001  # seconds that an actor may be ahead before it catches up, so that others see its actions in order
 
 _STALL_CHECK_S = 0.05
@@ -51,7 +51,7 @@ _STALL_CHECKS = 6
 
 _RUNNING, _RUNNABLE, _WAITING, _DONE = range(4)
 
-# System calls of Linux in which a thread waits for another process, a socket or a timer; `read` may wait for these.
+# Linux system calls in which a thread waits for another process, a socket or a timer; `read` may wait for these too.
 _READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine(), -1)
 _WAITS = {
     # poll, select, nanosleep, connect, accept, recvfrom, recvmsg, wait4, clock_nanosleep, epoll_wait, waitid, pselect6,
@@ -87,27 +87,27 @@ class Actor:
 
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
         self.name = name
-        self.charging = charging  # whether its CPU time is charged to its own time
-        self.locks = 0  # how many locks it holds that the kernel also takes (see `locks`)
-        self.passed: Callable[[], object] | None = None  # called in its thread before and after each wait
+        self.charging = charging  # True if its CPU time is charged to its virtual time
+        self.locks = 0  # number of locks held that the kernel also takes (see `locks`)
+        self.passed: Callable[[], object] | None = None  # called in the actor's thread before and after each wait
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
-        self.ticket = 0  # counts waits, so that an alarm of an earlier wait is ignored
+        self.ticket = 0  # number of waits so far, so that an alarm of an earlier wait is ignored
         self.detached_at: float | None = None
         self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
         self.native_id = 0
         self.thread_id = 0
-        self.elsewhere = False  # whether it was seen to wait outside the simulation in this turn
-        # Whether computing takes it no time, and sleeping only `LITTLE` of it. Without any, an actor that sleeps until
-        # some time would never get there.
+        self.elsewhere = False  # True if the actor was seen waiting outside the simulation in this turn
+        # True if computing takes no virtual time, and sleeping only `LITTLE` of it. With 0, an actor that sleeps until
+        # some time would never reach it.
         self.timeless = False
         self._local = local
         self._mark = 0.0
         self._turn = (0.0, 0.0)
 
     def time(self) -> float:
-        if self.elsewhere:  # the real seconds of this turn in which it did not compute
+        if self.elsewhere:  # add the real seconds of this turn without computing
             self.elsewhere, (began, computed) = False, self._turn
             self._turn = real_monotonic(), thread_time()
             self._local += max(self._turn[0] - began - (self._turn[1] - computed), 0.0)
@@ -119,7 +119,7 @@ class Actor:
         self._local = self.time()
 
     def resume(self) -> None:
-        """Start counting seconds; for its own thread."""
+        """Start counting the seconds of a turn; call in the actor's thread."""
         computed = thread_time()
         self._turn = real_monotonic(), computed
         if self.charging:
@@ -129,18 +129,18 @@ class Actor:
         self._local = 0.0
 
     def forget(self, now: float) -> None:
-        """Drop the seconds charged to it since the event that woke it."""
+        """Drop the seconds charged to the actor since the event that woke it."""
         self.pause()
         self._local = min(self._local, now)
         self.resume()
 
     def catch_up(self, event: float) -> None:
-        """Move its time forward to an event that woke it."""
+        """Move the actor's time forward to the event that woke it."""
         self._local = max(self._local, event)
 
 
 class Waiter:
-    """What an actor waits for, in place of a lock in `threading.Condition`."""
+    """The object that an actor waits on, in place of a lock in `threading.Condition`."""
 
     __slots__ = ("actor", "clock", "released")
 
@@ -171,7 +171,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0  # virtual seconds since the start
-        self.outside = 0  # how often an actor blocked on something that the clock cannot see
+        self.outside = 0  # number of times an actor blocked on something that the clock cannot see
         self._mutex = _thread.allocate_lock()
         self._returned = _thread.allocate_lock()
         self._returned.acquire()
@@ -184,7 +184,7 @@ class Clock:
         self._idle_threads: list[_PoolThread] = []
         self._here = threading.local()
 
-    # ---------------------------------------------------------------- who is asking
+    # ---------------------------------------------------------------- the calling thread
 
     def member(self) -> Actor | _Kernel | None:
         """The actor or kernel of this thread; None for a thread of the outside world."""
@@ -195,7 +195,7 @@ class Clock:
         return member if isinstance(member, Actor) else None
 
     def has_turn(self) -> bool:
-        """Whether the calling thread is the one that runs in the simulation."""
+        """Whether the calling thread has the turn in the simulation."""
         member = self.member()
         return member is not None and not (isinstance(member, Actor) and member.detached_at is not None)
 
@@ -263,7 +263,7 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, unless it holds a lock of the loop."""
+        """Let the calling actor's charged seconds pass, unless the actor holds a lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
@@ -272,7 +272,7 @@ class Clock:
         return actor.time() - self.now > SETTLE_S
 
     def wait(self, waiter: Waiter, timeout: float | None) -> bool:
-        """Whether `waiter` is released within `timeout` virtual seconds."""
+        """Wait until `waiter` is released; return whether that comes within `timeout` virtual seconds."""
         actor = waiter.actor
         self._return_from_outside(actor)
         wake = None if timeout is None else actor.time() + max(timeout, 0.0)
@@ -280,7 +280,7 @@ class Clock:
         return waiter.released
 
     def wake(self, waiter: Waiter) -> None:
-        """Make the actor of `waiter` runnable; from any thread."""
+        """Make the actor of `waiter` runnable; any thread may call this."""
         member = self.member()
         with self._mutex:
             waiter.released = True
@@ -294,11 +294,11 @@ class Clock:
             self._wake()
 
     def charge(self, seconds: float) -> None:
-        """Let virtual seconds pass for everybody, for work that blocks the kernel's loop; for the kernel."""
+        """Let virtual seconds pass for everybody, for work that blocks the kernel's loop; call on the kernel."""
         self.now += seconds
 
     def restart(self) -> None:
-        """Set the time back to 0; for the only actor."""
+        """Set the time back to 0; only callable while there is a single actor."""
         actor = self.actor()
         assert actor is not None
         with self._mutex:
@@ -310,7 +310,7 @@ class Clock:
     # ---------------------------------------------------------------- threads
 
     def adopt(self, name: str, run: Callable[[], object]) -> tuple[Actor, Callable[[], None]]:
-        """Make an actor for a thread that is about to start; returns it, and what the thread must run."""
+        """Make an actor for a thread about to start; return the actor, and the function that the thread must run."""
         member = self.member()
         parent = member if isinstance(member, Actor) else None
         local = self.now if member is None else member.time()
@@ -350,7 +350,7 @@ class Clock:
             self._wake()
 
     def release_thread(self, thread: _PoolThread) -> None:
-        """Take back a pooled thread; for that thread, while it still has the turn."""
+        """Take back a pooled thread; that thread calls this while it still has the turn."""
         with self._mutex:
             self._idle_threads.append(thread)
 
@@ -376,7 +376,7 @@ class Clock:
             self._here.member = None
 
     def run_actors(self) -> bool:
-        """Give a turn to every actor that can run now; whether there was any."""
+        """Give a turn to every actor that can run now; return whether there was any."""
         count = len(self._runnable)
         for _ in range(count):
             with self._mutex:
@@ -435,7 +435,7 @@ class Clock:
 
     def _block(self, actor: Actor, wake: float | None, waiter: Waiter | None = None) -> None:
         if actor.passed is not None:
-            actor.pause()  # so that its time includes this turn
+            actor.pause()  # its time must include this turn
             actor.resume()
             actor.passed()
         actor.pause()
@@ -490,7 +490,7 @@ class Clock:
 
     def _detach(self, actor: Actor) -> bool:
         with self._mutex:
-            if self._returned.acquire(False):  # it has come back
+            if self._returned.acquire(False):  # the actor has come back
                 return True
             actor.detached_at = real_monotonic()
             self._detached.add(actor)
@@ -513,7 +513,7 @@ class _PoolThread:
         real_start(self._thread)
 
     def give(self, actor: Actor, run: Callable[[], object]) -> None:
-        """Run it when the actor gets its first turn; the thread sleeps until then."""
+        """Call `run` when the actor gets its first turn; the thread sleeps until then."""
         self._job = (actor, run)
         actor.go, actor.native_id, actor.thread_id = self._go, self._thread.native_id or 0, self._thread.ident or 0
 
@@ -570,8 +570,8 @@ def _waits_elsewhere(actor: Actor) -> bool:
         if int(number) != _READ:
             return int(number) in _WAITS
         return os.readlink(f"/proc/self/fd/{int(arguments[0], 16)}").startswith(("pipe:", "socket:"))
-    except (OSError, ValueError, IndexError):  # it runs, or has ended
+    except (OSError, ValueError, IndexError):  # the thread runs, or has ended
         return False
 
 
-CLOCK = Clock()  # of this process
+CLOCK = Clock()  # the clock of this process

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# Measured against real-time clusters by `python -m evidence simulated`.
+# Errors measured against real-time clusters by `python -m evidence simulated`.
 VALIDATED = (
-    "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers where little data travels; see "
+    "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers if little data is sent; see "
     "docs/accuracy.md"
 )
 
-SHORTEST_TASK_S = 1e-6  # distributed's work stealing asserts that every task takes some time
+SHORTEST_TASK_S = 1e-6  # above 0, because distributed's work stealing asserts that every task takes some time
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
@@ -69,11 +69,11 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, spec.message_ms / 1e3, others)
         self._links = links if math.isfinite(rate) else None
         self._charging = False
-        self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
+        self._repeats = False  # True if the last trial would take equally long again, because no CPU time was charged
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._balancer: RestingBalancer | None = None
-        self._workers: dict[str, SimulatedWorker] = {}  # by address
+        self._workers: dict[str, SimulatedWorker] = {}  # workers by address
         self._heartbeats: asyncio.Future[None] | None = None
         self._io: IOLoop | None = None
         self._thread: threading.Thread | None = None
@@ -148,7 +148,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeats = not self._charging
         self._repeat("trial")
         if self._balancer is not None:
-            draw = point.params.get("draw", 0) if workload.modelled else 0  # of `replay`
+            draw = point.params.get("draw", 0) if workload.modelled else 0  # a parameter of `replay`
             self._sync(self._balancer.rest, PHASES[draw % len(PHASES) if isinstance(draw, int) else 0])
         with task_durations(
             durations_on(self.spec.durations or {}, point.workers),
@@ -181,7 +181,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
     def facts(self) -> dict[str, Any]:
         spec = self.spec
-        links = f"links of {spec.bandwidth} and {spec.latency_ms:g} ms" if self._links else "data that takes no time"
+        links = f"links of {spec.bandwidth} and {spec.latency_ms:g} ms" if self._links else "links that take no time"
         return {
             **super().facts(),
             "shows": f"{self.shows}, with {links}" + ", exactly repeatable" * self._repeats,
@@ -211,9 +211,9 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         loop.close()
 
     def _repeat(self, phase: str) -> None:
-        """Reset whatever differs between two runs from the same state: random numbers, identifiers, counters."""
+        """Reset everything that would make two equal runs differ: random numbers, identifiers, counters."""
         patches.seed(self.seed, phase)
-        if hasattr(distributed.Future, "_counter"):  # part of a future's token, hence of task keys, since 2024
+        if hasattr(distributed.Future, "_counter"):  # since 2024, a part of a future's token, hence of task keys
             distributed.Future._counter = itertools.count()
 
     def _sync(self, function: Any, *args: Any) -> Any:
@@ -228,8 +228,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         manager = inproc.global_manager
         manager.__class__ = _StableAddresses
         manager._ip = "127.0.0.1"
-        worker_state_machine.TaskState.__hash__ = _hash_by_key  # by identity, sets iterate differently in every run
-        if distributed.Future.__hash__ is object.__hash__:  # as in 2024.8
+        worker_state_machine.TaskState.__hash__ = _hash_by_key  # else sets iterate differently in every run
+        if distributed.Future.__hash__ is object.__hash__:  # as in distributed 2024.8
             distributed.Future.__hash__ = _hash_by_key
         manager.addr_suffixes = itertools.count(1)
         self._repeat("start")
@@ -278,7 +278,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             if self._heartbeats is not None:
                 self._heartbeats.cancel()
             await asyncio.gather(*[worker.close(timeout=1, nanny=False) for worker in workers])
-            await scheduler.close()  # it takes no reason in 2023.5
+            await scheduler.close()  # without `reason`, which 2023.5 does not accept
 
         self._sync(stop)
 
@@ -300,7 +300,7 @@ def _hash_by_key(task: worker_state_machine.TaskState | distributed.Future) -> i
 
 
 class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
-    """Lets virtual time pass for the scheduler's own work."""
+    """Charges virtual time for the scheduler's own work."""
 
     name = "scalescope-charge"
 
@@ -317,11 +317,11 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 def task_durations(
     durations: Mapping[str, float], *, timeless: bool = False, links: Links | None = None, cpu_share: float = 0.0
 ) -> Iterator[None]:
-    """Make tasks take the virtual seconds in `durations`, by key prefix, and at least `SHORTEST_TASK_S`.
+    """Make tasks take the virtual seconds in `durations` (by key prefix), at least `SHORTEST_TASK_S`.
 
-    What a worker packs and unpacks for `links` meanwhile makes them longer by its CPU seconds, divided among the
-    worker's threads, times the share of its seconds that a task is on a core: `thread_state.cpu_share` if it sets that.
-    With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of it).
+    While a worker packs and unpacks data for `links`, its tasks get longer: by those CPU seconds, divided by the
+    worker's threads, times the share of its time that a task is on a core (`cpu_share`, or `thread_state.cpu_share`).
+    With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of its time).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
     original = getattr(worker, name)
@@ -361,7 +361,7 @@ def task_durations(
 
 
 def _packing_delay(links: Links, before_s: float) -> float:
-    """Let the calling task run on for what its worker packed since `before_s`; returns for how many seconds."""
+    """Prolong the calling task for the packing of its worker since `before_s` (CPU seconds); return the seconds."""
     state, delay = worker.thread_state, 0.0
     this = state.execution_state["worker"]
     share = state.cpu_share / this.state.nthreads

@@ -19,8 +19,8 @@ _serial = itertools.count()
 class VirtualThreadPoolExecutor(Executor):
     """Runs functions as actors, at most `max_workers` at a time.
 
-    It has the internals of `distributed.threadpoolexecutor.ThreadPoolExecutor` that `secede` and `rejoin` need;
-    distributed recognises a thread pool by the name of its class.
+    It has the internals of `distributed.threadpoolexecutor.ThreadPoolExecutor` that `secede` and `rejoin` need, and a
+    class name by which distributed recognises a thread pool.
     """
 
     on_virtual_clock = True
@@ -30,8 +30,8 @@ class VirtualThreadPoolExecutor(Executor):
         clock: Clock,
         max_workers: int,
         *,
-        delay: Callable[[], float] = float,  # virtual seconds from submission to start; asked at each
-        charging: Callable[[], bool] = bool,  # whether CPU time is charged; asked at each start
+        delay: Callable[[], float] = float,  # virtual seconds from submission to start; called at each submission
+        charging: Callable[[], bool] = bool,  # whether CPU time is charged; called at each start
     ) -> None:
         self._clock = clock
         self._max_workers = max_workers
@@ -65,7 +65,7 @@ class VirtualThreadPoolExecutor(Executor):
 
     def _adjust_thread_count(self) -> None:
         if self._pending and len(self._threads) < self._max_workers:
-            place = object()  # until the thread knows itself
+            place = object()  # stands for the thread until it has started
             self._threads.add(place)
             self._clock.spawn(self._name, lambda: self._work(place), delay=self._delay(), charging=self._charging())
 

@@ -1,10 +1,10 @@
-"""Links between the hosts of a simulated cluster: what is sent over them takes virtual time.
+"""Links between the hosts of a simulated cluster, over which data takes virtual time.
 
-Each host has a link each way, those of workers of the same bandwidth. A transfer takes, one after the other: packing by
-its sender, the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver.
-Transfers at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a
-worker's event loop spends some time on each as well. The first one from a host to another takes the latency, and that
-time, twice: a connection is made. (Over TLS, small ones took 84 ms at first and 42 ms later, the medians of 77 trials.)
+Each host has a link each way; all workers' links have the same bandwidth. A transfer is a sequence: its sender packs,
+the latency passes, the bytes pass the sender's link out and the receiver's link in, its receiver unpacks. Simultaneous
+transfers share links in max-min fairness. A host packs and unpacks one transfer at a time, and a worker's event loop
+also spends some time on each. The first transfer from one host to another makes a connection, which doubles the latency
+and the event loop's time. (Over TLS, small transfers took 84 ms at first and 42 ms later: medians of 77 trials.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-ROUNDING = 1e-9  # relative difference of rates that is none; and seconds, of ends of transfers
+ROUNDING = 1e-9  # relative difference below which rates are equal; also in seconds, for ends of transfers
 SMALL = 0.1  # a transfer whose bytes take less than this share of the latency does not share links
 
 
@@ -27,9 +27,9 @@ class Link:
 
     def __init__(self, capacity: float) -> None:
         self.capacity = capacity  # bytes a second
-        self.flows: dict[Flow, Link] = {}  # what passes, and the other link of each; in order of arrival
-        self.level = math.inf  # rate that this link allows each of its flows
-        self.changed = False  # whether its level has to be found anew
+        self.flows: dict[Flow, Link] = {}  # flows with the other link of each, in order of arrival
+        self.level = math.inf  # bytes a second that this link allows each of its flows
+        self.changed = False  # True if the level has to be computed again
 
 
 class Flow:
@@ -41,16 +41,16 @@ class Flow:
         self, out: Link, into: Link, nbytes: float = 0.0, passed: Callable[[float], object] = lambda now: None
     ) -> None:
         self.links = (out, into)
-        self.share = 0.0  # bytes a second, by `FairShares`
-        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # for `Links`: at its last change
+        self.share = 0.0  # bytes a second, set by `FairShares`
+        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # state at its last change
         self.passed = passed  # called with the time at which all bytes have passed
 
 
 class FairShares:
     """Max-min fair shares of flows over links.
 
-    A flow gets the lower of its two links' levels; the flows of a link that others do not limit share what those leave.
-    From a link where a flow came or went, new levels spread to the links of flows whose share changed, and no further.
+    A flow gets the lower of its two links' levels. A link's level is the rate that it leaves to each flow that its
+    other link does not limit. If a flow comes or goes, new levels spread only to links of flows whose share changed.
     """
 
     def __init__(self) -> None:
@@ -108,14 +108,14 @@ class Host:
         self.busy_until = 0.0
 
     def compute(self, now: float, seconds: float) -> float:
-        """Use the CPU from now on, or once it is free; returns the end."""
+        """Use the CPU for `seconds`, from now or once it is free; return the end."""
         self.cpu_s += seconds
         self.busy_until = max(now, self.busy_until) + seconds
         return self.busy_until
 
 
 class Links:
-    """The hosts of a cluster, and what is on its way between them; for the event loop of the virtual clock."""
+    """The hosts of a cluster and the transfers between them, on the event loop of the virtual clock."""
 
     def __init__(
         self,
@@ -126,30 +126,30 @@ class Links:
         others_bytes_per_s: float | None = None,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
-        # of hosts that are no workers; what is given for them has the time of packing in it
+        # Bandwidth of hosts other than workers; a given one already includes the time of packing.
         self._others_bytes_per_s = bytes_per_s if others_bytes_per_s is None else others_bytes_per_s
         self._others_cpu_s_per_byte = cpu_s_per_byte if others_bytes_per_s is None else 0.0
-        self._message_s = message_s  # of a worker's event loop, for each transfer
-        self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
+        self._message_s = message_s  # seconds of a worker's event loop for each transfer
+        self.others: tuple[str, ...] = ()  # addresses of hosts other than workers
         self.restart()
 
     def restart(self) -> None:
-        """Forget all hosts, as the time begins anew."""
+        """Forget all hosts, because the time begins at 0 again."""
         self._hosts: dict[str, Host] = {}
         self._connected: set[tuple[str, str]] = set()
         self._shares = FairShares()
-        self._ends: list[tuple[float, int, Flow]] = []  # also those that were put off since
+        self._ends: list[tuple[float, int, Flow]] = []  # heap of ends; an end that has moved stays in it
         self._serial = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._settling = False
 
     def cpu_s(self, address: str, now: float) -> float:
-        """CPU seconds that this host has packed and unpacked for so far."""
+        """CPU seconds that this host has spent on packing and unpacking so far."""
         host = self._hosts.get(address)
         return 0.0 if host is None else host.cpu_s - max(host.busy_until - now, 0.0)
 
     def hold(self, address: str, now: float, seconds: float) -> float:
-        """Use the event loop of this host for something else; returns after how many seconds that is done."""
+        """Use the event loop of this host for something else; return the seconds until that is done."""
         return self._host(address).compute(now, seconds) - now
 
     async def transfer(self, source: str, target: str, nbytes: int, *, follows: bool = False) -> None:
@@ -170,7 +170,7 @@ class Links:
         if alone_s < SMALL * self._latency_s:
             await asyncio.sleep(max(sent + alone_s + unpacking_s, receiver.compute(now, unpacking_s)) - now)
             return
-        arrived: asyncio.Future[None] = loop.create_future()  # the only one: to resume this coroutine costs most
+        arrived: asyncio.Future[None] = loop.create_future()  # only one, because resuming a coroutine costs most
 
         def unpack(passed: float) -> None:
             loop.call_at(receiver.compute(passed, unpacking_s), _arrive, arrived)
@@ -187,7 +187,7 @@ class Links:
             raise
 
     def _connects(self, source: str, target: str) -> bool:
-        """Make a connection where there is none; whether there was none. Clients have one to the scheduler."""
+        """Note a connection; return whether it is new. Clients always have one to the scheduler."""
         if (source, target) in self._connected or (source in self.others and target in self.others):
             return False
         self._connected.add((source, target))
@@ -211,7 +211,7 @@ class Links:
         self._shares.remove(flow)
 
     def _settle_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Once for all flows that come or go at one instant."""
+        """Settle once for all flows that come or go at one instant."""
         if not self._settling:
             self._settling = True
             loop.call_soon(self._settle, loop)
@@ -234,10 +234,10 @@ class Links:
             self._timer = loop.call_at(self._ends[0][0], self._due, loop)
 
     def _due(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None  # a loop may call it a nanosecond early
+        self._timer = None  # the loop may call this a nanosecond early
         self._settle(loop)
 
 
 def _arrive(arrived: asyncio.Future[None]) -> None:
-    if not arrived.done():  # it may have been cancelled
+    if not arrived.done():  # the future may have been cancelled
         arrived.set_result(None)

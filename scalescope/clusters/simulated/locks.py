@@ -1,8 +1,8 @@
 """Locks that the workload's threads share with the event loop of the simulation.
 
-An actor whose own time is ahead catches up before it calls the loop (`KernelLoop.call_soon_threadsafe`). If it held a
-lock that the loop takes, actor and loop would wait for each other forever. It goes on instead, and its callback comes
-at its time.
+An actor whose time is ahead catches up before it calls the loop (`KernelLoop.call_soon_threadsafe`). If the actor holds
+a lock that the loop takes, both would wait for each other forever. Such an actor goes on instead, and the loop calls
+its callback when the time has come.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoopLock:
 
 @contextmanager
 def loop_locks() -> Iterator[None]:
-    """Let clients and `as_completed` make such locks, because their loop callbacks also take them."""
+    """Make clients and `as_completed` use such locks, because their callbacks on the loop take these locks."""
     module = distributed.client
     original = module.threading
     module.threading = SimpleNamespace(**{**vars(original), "Lock": LoopLock, "RLock": LoopLock})

@@ -1,4 +1,4 @@
-"""Event loops on the virtual clock: the kernel's, and those that actors start for themselves."""
+"""Event loops on the virtual clock: the kernel's loop, and the loops that actors start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KernelSelector(selectors.DefaultSelector):
         self.loop: KernelLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return ready files; if there are none and a timer is due, virtual time has passed."""
+        """Return ready files; if there are none, let virtual time pass until a timer is due."""
         clock, loop = self.clock, self.loop
         events = self._others()
         if events or loop is None or (timeout is not None and timeout <= 0):
@@ -40,7 +40,7 @@ class KernelSelector(selectors.DefaultSelector):
             if not clock.engaged or (timer is None and wake is None):
                 return super().select(None)
             if clock.must_be_patient() or (clock.blocked_outside and not waited):
-                waited = True  # an actor that the last event released may need a moment to come back
+                waited = True  # an actor released by the last event may need a moment to come back
                 events = super().select(OUTSIDE_WAIT_S)
                 if events:
                     return events
@@ -55,7 +55,7 @@ class KernelSelector(selectors.DefaultSelector):
                 return []
 
     def _others(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ready files; what came through the loop's own pipe is among its ready callbacks."""
+        """Ready files without the loop's own pipe, whose news are among the loop's ready callbacks."""
         return super().select(0) if len(self.get_map()) > 1 else []
 
 
@@ -95,7 +95,7 @@ class KernelLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
-        """Use an executor on the virtual clock in place of one of the outside world."""
+        """Use an executor on the virtual clock in place of one with real threads."""
         if not getattr(executor, "on_virtual_clock", False):
             executor = self._offload()
         return super().run_in_executor(executor, func, *args)
@@ -106,7 +106,7 @@ class KernelLoop(asyncio.SelectorEventLoop):
             super()._write_to_self()  # type: ignore[misc]
 
     def _write_to_self(self) -> None:
-        """Interrupt the selector, unless it waits for the calling thread anyway."""
+        """Interrupt the selector, unless it is waiting for the calling thread."""
         if not self.clock.has_turn():
             self.wake()
 
@@ -127,7 +127,7 @@ class ActorSelector(selectors.DefaultSelector):
             return events
         if actor is None:
             return super().select(timeout)
-        if len(self.get_map()) > 1:  # more than the loop's own pipe: the outside world may answer
+        if len(self.get_map()) > 1:  # not only the loop's own pipe, so the outside world may answer
             events = super().select(OUTSIDE_WAIT_S if timeout is None else min(timeout, OUTSIDE_WAIT_S))
             if events:
                 return events

@@ -33,7 +33,7 @@ _installed = False
 
 
 def install() -> None:
-    """Replace clocks, sleeping, waiting and thread start in this process; once."""
+    """Replace clocks, sleeping, waiting and thread start in this process; later calls do nothing."""
     global _installed
     if _installed:
         return
@@ -55,7 +55,7 @@ def installed() -> bool:
 
 
 def seed(value: int, phase: str) -> None:
-    """Make the global random numbers of this process repeat, and identifiers by the phase of the trial."""
+    """Seed the global random numbers of this process, and its identifiers by the phase of the trial."""
     global _seed
     _seed = f"{value} {phase}"
     _identifiers.clear()
@@ -82,7 +82,7 @@ def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _published(function: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
-    """Let a replacement pickle by reference, as the original does."""
+    """Make a replacement pickle by reference, as the original does."""
     function.__module__, function.__name__, function.__qualname__ = module, name, name
     return function
 
@@ -128,7 +128,7 @@ def _wait(self: Any, timeout: float | None = None) -> bool:
 
 
 def _start(self: threading.Thread) -> None:
-    """A thread that an actor starts is an actor, too."""
+    """Start a thread; if an actor starts it, the thread becomes an actor, too."""
     if CLOCK.actor() is None:
         _thread_start(self)
         return
@@ -151,7 +151,7 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
 
 
 def _identifier(version: int) -> uuid.UUID:
-    """The next identifier. Each module has a stream: cloudpickle draws from its own whenever it meets a new class."""
+    """The next identifier. Each calling module has its own stream, as cloudpickle draws one for each new class."""
     module = sys._getframe(2).f_globals.get("__name__", "")
     stream = _identifiers.get(module)
     if stream is None:

@@ -15,8 +15,8 @@ from scalescope.model.cluster import ClusterSpec
 from scalescope.model.parameters import Parameter
 
 _TASK_COST = Parameter(
-    "What a task costs besides the time it sleeps. auto: nothing for workloads that model their compute by sleeping, "
-    "measured CPU time for all others. none: nothing. cpu: measured CPU time. recorded: the given durations."
+    "Cost of a task in addition to its sleep. auto: none for workloads that model their compute by sleeping, measured "
+    "CPU time for all others. none: none. cpu: measured CPU time. recorded: the given durations."
 )
 _SCHEDULER_US = Parameter(
     "Scheduler CPU per task transition, in microseconds. If empty, this host's calibration (`scalescope calibrate`), "
@@ -27,25 +27,24 @@ _SCHEDULER_US = Parameter(
 )
 _BANDWIDTH = Parameter(
     "Bandwidth of each host's link, each way: `25Gbit` and `200Mbit` are bits a second, `1.2GB` and `500MiB` bytes a "
-    "second. `inf`: data travels in no time, and neither latency nor packing is charged.",
+    "second. `inf`: data takes no time, and neither latency nor packing is charged.",
     title="Bandwidth of links",
 )
 _LATENCY = Parameter(
-    "Between two hosts, in milliseconds; charged where data travels, not for messages of the scheduler.",
+    "Latency between two hosts, in milliseconds; charged for data, not for messages of the scheduler.",
     title="Latency of links, ms",
     minimum=0,
     maximum=60_000,
 )
 _PACKING = Parameter(
-    "CPU to pack data, and again to unpack it, in milliseconds per megabyte; arrays need 0.2 to 0.4, "
+    "CPU time to pack data, and again to unpack it, in milliseconds per megabyte; arrays need 0.2 to 0.4, "
     "lists of dictionaries 6 to 27.",
     title="CPU for packing, ms/MB",
     minimum=0,
     maximum=10_000,
 )
 _MESSAGE = Parameter(
-    "Time that a worker's event loop spends on each transfer besides, one after another, in milliseconds; a prediction "
-    "fits it.",
+    "Additional time of a worker's event loop for each transfer, one at a time, in milliseconds; a prediction fits it.",
     title="Event loop per transfer, ms",
     minimum=0,
     maximum=60_000,
@@ -55,7 +54,7 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?) ?((?:[kKMGT]i?)?)(bit|B)(?:/s)?")
 
 @dataclass(frozen=True)
 class SimulatedSpec(ClusterSpec):
-    """Dask's real scheduler and workers on a virtual clock: exact, however busy the host is."""
+    """Dask's real scheduler and workers on a virtual clock, independent of how busy the host is."""
 
     kind: ClassVar[str] = "simulated"
     title: ClassVar[str] = "Simulated Cluster"
@@ -70,7 +69,7 @@ class SimulatedSpec(ClusterSpec):
     durations: Annotated[
         Mapping[str, float] | None,
         Parameter(
-            "Seconds per task prefix, or per PREFIX@WORKERS where so many workers are asked for; only for task cost "
+            "Seconds of a task by prefix, or by PREFIX@WORKERS for one number of workers; only for task cost "
             '"recorded".',
             title="Durations of tasks, s",
         ),
@@ -79,7 +78,7 @@ class SimulatedSpec(ClusterSpec):
     worker_us: Annotated[
         float | None,
         Parameter(
-            "Worker CPU per task, in microseconds. If empty, as for the scheduler.",
+            "Worker CPU per task, in microseconds. If empty, this host's calibration, else the built-in reference.",
             title="Worker cost per task, µs",
             minimum=0,
             maximum=1_000_000,
@@ -89,8 +88,8 @@ class SimulatedSpec(ClusterSpec):
     client_bandwidth: Annotated[
         str,
         Parameter(
-            "Bandwidth of scheduler and clients, each way, with the time that packing takes there. If empty, as of "
-            "workers.",
+            "Bandwidth of scheduler and clients, each way, including their time for packing. If empty, the bandwidth "
+            "of workers.",
             title="Bandwidth of scheduler and clients",
         ),
     ] = ""
@@ -111,7 +110,7 @@ class SimulatedSpec(ClusterSpec):
 
 
 def durations_on(durations: Mapping[str, float], workers: int) -> dict[str, float]:
-    """The durations by prefix that hold for so many workers."""
+    """The durations by prefix for this number of workers."""
     own = f"@{workers}"
     chosen = {name.removesuffix(own): seconds for name, seconds in durations.items() if name.endswith(own)}
     return {**durations, **chosen}

@@ -1,10 +1,10 @@
-"""Where distributed moves data: each place waits for the links.
+"""Makes the places where distributed moves data wait for the links.
 
-- Results go from worker to worker, and to a client through the scheduler or directly, by `Worker.get_data`.
-- Scattered data, and shards of peer-to-peer shuffles, go by the remote calls in `CALLS`; those of `replay` by `echo`.
-- Graphs go from a client to the scheduler, in its stream of messages.
+- `Worker.get_data` sends results to another worker, and to a client directly or through the scheduler.
+- The remote calls in `CALLS` send scattered data and shards of peer-to-peer shuffles; `replay` sends shards by `echo`.
+- A client sends graphs to the scheduler, in its stream of messages.
 
-All clients share a host. Other messages, and what tasks carry from the scheduler to workers, take no time.
+All clients share a host. Other messages, and data inside tasks from the scheduler to workers, take no time.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ class _Comm:
 
 
 class _Sending(_Comm):
-    peer_address = (
-        "tcp://elsewhere:0"  # by its own address it is on the same host, which may ask twice as often at once
-    )
+    peer_address = "tcp://elsewhere:0"  # distributed lets a peer with the same host ask twice as often at once
 
     async def write(self, message: Any, *args: Any, **kwargs: Any) -> Any:
         await self._carry(message)
@@ -58,7 +56,7 @@ class _Receiving(_Comm):
 
 
 class _Handover:
-    """In place of a connection, as workers of one process can do without: what is written is there to be taken."""
+    """Replaces a connection between workers of one process: `message` holds what was written."""
 
     message: Any = None
 
@@ -70,7 +68,7 @@ class _Handover:
 
 
 class LinkedWorker(light_workers.LightWorker):
-    """A worker whose results take time to arrive, while they count as outgoing."""
+    """A worker whose results take time to arrive, and count as outgoing until then."""
 
     links: Links | None = None
 
@@ -86,7 +84,7 @@ class LinkedWorker(light_workers.LightWorker):
 
 
 class LinkedScheduler(light_workers.LightScheduler):
-    """A scheduler to which graphs, and from which results, take time to travel."""
+    """A scheduler for which incoming graphs and outgoing results take time."""
 
     links: Links | None = None
 
@@ -113,10 +111,10 @@ class LinkedScheduler(light_workers.LightScheduler):
 
 @contextmanager
 def linked(links: Links, workers: Mapping[str, LinkedWorker]) -> Iterator[None]:
-    """Let workers know who asks for their results, and let remote calls with data wait for the links.
+    """Make workers know who asks for their results, and make remote calls with data wait for the links.
 
-    The workers, by address, hand their results over without a connection: to make one, and to pass four messages on it,
-    takes longer than all else that a transfer does here.
+    The workers (by address) hand over their results without a connection, because to open one and pass four messages
+    would take more CPU than all other steps of a transfer here.
     """
     ask, remote = distributed.worker.get_data_from_worker, PooledRPCCall.__getattr__
 
@@ -125,10 +123,10 @@ def linked(links: Links, workers: Mapping[str, LinkedWorker]) -> Iterator[None]:
         if peer is None or peer.status is not Status.running:
             return await ask(rpc, keys, worker, who=who, **kwargs)
         handover = _Handover()
-        # A worker that is asked measures what it does, and the one that asks does not count that as its own.
+        # In a context of its own, so that the time that the asked worker measures is not counted by the asking worker.
         asked = contextvars.Context().run(asyncio.ensure_future, peer.get_data(handover, keys, who=who))
         answer = await asked
-        return answer if isinstance(answer, dict) else handover.message  # it returns what it does not write: "busy"
+        return answer if isinstance(answer, dict) else handover.message  # "busy" is returned, not written
 
     def remote_call(self: Any, name: str) -> Any:
         call = remote(self, name)
@@ -152,13 +150,13 @@ def linked(links: Links, workers: Mapping[str, LinkedWorker]) -> Iterator[None]:
 
 
 def _owner(rpc: Any) -> str:
-    """The host of a pool of connections: that of its worker or scheduler, else the clients'."""
-    server = None if rpc.server is None else rpc.server()  # or a client, which has no address
+    """Address of the host of a pool of connections: of its worker or scheduler, else of the clients."""
+    server = None if rpc.server is None else rpc.server()  # a client has no server
     return str(getattr(server, "address", CLIENT))
 
 
 def _data_bytes(data: Any) -> int:
-    """Bytes of scattered values by key, or of numbered shards, or of one packed value."""
+    """Size in bytes of scattered values by key, of numbered shards, or of one packed value."""
     data = _unwrapped(data)
     parts = data.values() if isinstance(data, dict) else [part for _, part in data] if type(data) is list else [data]
     return sum(sizeof(_unwrapped(part)) for part in parts)

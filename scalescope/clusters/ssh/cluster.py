@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed.deploy.spec import SpecCluster
 
 CLOSE_TIMEOUT_S = 6.0
-LOOK_AGAIN_S = 3.0  # then a nanny that was about to end may have ended, and can be replaced
+LOOK_AGAIN_S = 3.0  # seconds until the next look, when a nanny that was ending may have ended
 _LOG_LINES = 8
 
 _logger = logging.getLogger(__name__)
@@ -35,9 +35,9 @@ _logger = logging.getLogger(__name__)
 class SshCluster(ObservedCluster[SshSpec]):
     """A scheduler and worker processes with nannies; hosts are filled in turn, and all connections use TLS."""
 
-    shows: ClassVar[str] = "what these machines and their network do: real processes, transfers, serialisation, memory"
+    shows: ClassVar[str] = "these machines and their network: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
-        "more workers than the machines have cores for, and what other users of the machines do meanwhile"
+        "more workers than the machines have cores for, and the influence of other users of the machines"
     )
     dask_config: ClassVar[Mapping[str, Any]] = NANNIES_CONFIG
 
@@ -47,7 +47,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._workers, self._threads = 0, 1
         self._serial = 0
         self._config = ""
-        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what the processes print over SSH
+        self._log = LogTail(ssh.__name__, _LOG_LINES)  # lines that the processes print over SSH
 
     def open(self) -> None:
         host = self.spec.scheduler_host or self.spec.hosts[0]
@@ -70,7 +70,7 @@ class SshCluster(ObservedCluster[SshSpec]):
             raise self._failed(f"the scheduler did not start on {host}", host, error) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; right ones are kept."""
+        """Start and stop workers until there are `workers`; workers with the right threads are kept."""
         self._open()
         cluster = self._dask
         assert cluster is not None
@@ -94,7 +94,7 @@ class SshCluster(ObservedCluster[SshSpec]):
                     timeout_s,
                     where=hosts,
                     cause="the machines cannot reach the scheduler, or are too busy",
-                    next_step="check that they can connect to each other, set cluster.interface, or raise "
+                    next_step="check that the machines can connect to each other, set cluster.interface, or raise "
                     "cluster.start_timeout_s",
                 )
 
@@ -130,7 +130,7 @@ class SshCluster(ObservedCluster[SshSpec]):
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > self._workers:
             cluster.worker_spec.popitem()
-        # Shielded: if cancelled half-way, it would forget processes that it has started.
+        # Shielded, because a cancelled call would forget processes that it has started.
         await asyncio.shield(cluster._correct_state())
         while len(cluster.worker_spec) < self._workers:
             cluster.worker_spec[self._serial] = self._worker_spec(self._next_host(cluster))
@@ -138,7 +138,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         await asyncio.shield(cluster._correct_state())
 
     def _next_host(self, cluster: SpecCluster) -> str:
-        """The host with the fewest workers for its share."""
+        """The host with the fewest workers in proportion to its share of the hosts."""
         used = [spec["options"]["address"] for spec in cluster.worker_spec.values()]
         hosts = self.spec.hosts
         return min(dict.fromkeys(hosts), key=lambda host: used.count(host) / hosts.count(host))

@@ -1,7 +1,7 @@
 """A scheduler or a nanny on a machine that is reached over SSH.
 
-`distributed.deploy.ssh` puts Dask's configuration on the command line, which all users of that machine can read. Here
-the configuration, with the cluster's credentials, comes over standard input.
+`distributed.deploy.ssh` puts Dask's configuration on the command line, which all users of that machine can read. This
+module sends the configuration, with the cluster's credentials, over standard input.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import dask
 from distributed.deploy import ssh
 from distributed.security import Security
 
-# `clusters/no_http.py` for machines without Scalescope: a process that runs it starts no HTTP server.
+# `clusters/no_http.py` for machines without Scalescope: a process that runs this code starts no HTTP server.
 NO_HTTP = """\
 from distributed.node import ServerNode
 ServerNode.start_http_server = lambda *arguments, **options: None
 """
 
-# Standard input ends with the SSH connection, and so does the process: no signal would come. Files in the working
+# The process ends when standard input ends with the SSH connection, because no signal would come. Files in the working
 # folder must not hide modules of Python or Dask.
 START = f"""\
 import os, sys, threading
@@ -39,7 +39,7 @@ if "" in sys.path:
 {NO_HTTP}from distributed.cli.dask_spec import main
 main()"""
 
-# Makes a folder for data that the process spills, in the folder `$0` if given, and removes it, even after a SIGKILL.
+# Makes a folder for spilled data, inside the folder `$0` if given, and removes it even if the process gets SIGKILL.
 SHELL = """\
 base=${0:-${TMPDIR:-/tmp}}
 mkdir -p "$base" && folder=$(mktemp -d "$base/scalescope-XXXXXX") || exit
@@ -48,9 +48,9 @@ status=$?
 rm -rf "$folder"
 exit $status"""
 
-END_S = 3.0  # for the process to end and remove its folder, before it is killed
+END_S = 3.0  # seconds for the process to end and remove its folder, before it is killed
 
-_logger = logging.getLogger(ssh.__name__)  # takes what the processes print, as distributed does
+_logger = logging.getLogger(ssh.__name__)  # gets the lines that the processes print, as in distributed
 
 
 def configuration(security: Security) -> str:
@@ -68,14 +68,14 @@ class Remote(ssh.Process):  # type: ignore[misc]
 
     def __init__(
         self,
-        scheduler: str = "",  # its address; empty for the scheduler itself
+        scheduler: str = "",  # address of the scheduler; empty for the scheduler itself
         *,
-        address: str,  # the machine
-        connect_options: Mapping[str, Any],  # of `asyncssh.connect`
-        python: str,  # interpreter there
-        config: str,  # from `configuration`
-        scratch: str,  # folder there for spilled data; empty: the one for temporary files
-        kwargs: Mapping[str, Any],  # of the scheduler or nanny
+        address: str,  # address of the machine
+        connect_options: Mapping[str, Any],  # arguments of `asyncssh.connect`
+        python: str,  # interpreter on the machine
+        config: str,  # result of `configuration`
+        scratch: str,  # folder on the machine for spilled data; empty: its folder for temporary files
+        kwargs: Mapping[str, Any],  # arguments of the scheduler or nanny
         name: object = None,
     ) -> None:
         super().__init__(name=name)
@@ -86,8 +86,8 @@ class Remote(ssh.Process):  # type: ignore[misc]
         self._scratch = scratch
 
     async def start(self) -> None:
-        """Start it, and wait until it prints its address or ends."""
-        import asyncssh  # an extra
+        """Start the process, and wait until it prints its address or ends."""
+        import asyncssh  # part of an optional extra
 
         self.connection = await asyncssh.connect(self.address, **self._connect_options)
         cls, word = ("distributed.Nanny", "worker at") if self.scheduler else ("distributed.Scheduler", "Scheduler at:")
@@ -107,7 +107,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         await super().start()
 
     async def close(self) -> None:
-        """End it by closing its standard input; a signal would also end the shell."""
+        """End the process by closing its standard input; a signal would also end the shell."""
         if self.proc is not None:
             with suppress(OSError, TimeoutError):
                 self.proc.stdin.write_eof()

@@ -13,7 +13,7 @@ from scalescope.model.parameters import Parameter
 
 _HOST = re.compile(r"(?!-)[\w.:%\[\]-]+").fullmatch
 _HOSTS = Text(
-    "Machines for the workers, filled in turn; a list, or names separated by commas.",
+    "Machines for the workers, which get workers in turn; a list, or names separated by commas.",
     accepts=_HOST,
     allowed="names or addresses of machines, at least one machine",
     separator=",",

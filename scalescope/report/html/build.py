@@ -135,7 +135,7 @@ def save(place: Target, make: Callable[[], str]) -> Target:
 
 
 def _together(value: object) -> object:
-    """No line break between a number and its percent sign."""
+    """Keep each number and its percent sign on one line."""
     return value.replace(" %", "\u00a0%") if type(value) is str else value
 
 

@@ -30,7 +30,7 @@ from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.theme import LIGHT, stage_colour
 
 FONT = "system-ui, sans-serif"
-# with at most so many bars and rows, each bar gets an outline, so that short ones stay visible
+# up to this many bars and rows, each bar gets an outline, so that short bars stay visible
 OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 LEFT = 64  # pixels for the vertical axis, the same in all charts of a trial so that their time axes align
 HEAT_STEPS = 64
@@ -68,7 +68,7 @@ class Canvas:
     def figure(
         self, name: str, *, height: int, x_label: str, y_label: str, numbers: tuple[str, str], **options: Any
     ) -> Any:
-        """A figure with its axes; `numbers` are the forms of what they show (`NumeralTickFormatter`)."""
+        """A figure with its axes; `numbers` are the number formats of its axes (`NumeralTickFormatter`)."""
         made = figure(
             height=height,
             sizing_mode="stretch_width",

@@ -17,7 +17,7 @@ def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
     longest = critical_path(attempts, graph)
     useful = f"From about {plural(spans.useful_workers, 'thread')} on, more of them help this graph by less than 5 %."
     if longest is None:
-        return None, f"Which tasks it consists of is not known: dependencies were not recorded. {useful}"
+        return None, f"The tasks on it are not known, because dependencies were not recorded. {useful}"
     shares, count = longest.shares(), dict.fromkeys(longest.by_prefix, 0)
     for prefix in longest.prefixes:
         count[prefix] += 1

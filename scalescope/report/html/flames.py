@@ -13,7 +13,7 @@ from scalescope.model.words import percent, plural, seconds
 from scalescope.report import worker_time
 from scalescope.report.table import ReportTable
 
-CHARTS, ROWS = 6, 20  # prefixes that are drawn and that the table has, those with most busy time
+CHARTS, ROWS = 6, 20  # most prefixes drawn, and most in the table; those with most busy time
 NARROWEST = 0.01  # share of the samples below which a frame is not drawn
 DEEPEST = 40  # rows of a chart
 
@@ -51,7 +51,7 @@ class Inside:
 
 def draw(seen: Observation) -> Inside:
     found = sorted(inside(seen).items(), key=lambda item: -item[1].busy_s)
-    why = (seen.trial.facts.get("capture") or {}).get("unprofiled") or "the workers told nothing"
+    why = (seen.trial.facts.get("capture") or {}).get("unprofiled") or "the workers reported nothing"
     if not found:
         return Inside(f"Not known: {why}.")
     total = {part: sum(each.seconds[part] for _, each in found) for part in BUSY_PARTS}
@@ -72,12 +72,12 @@ def _mostly(each: InsidePrefix) -> str:
 def _flame(prefix: str, each: InsidePrefix) -> Flame:
     bars = tuple(_bars(each.stacks, each.samples, 0, 0))
     told = sum(stack.samples for stack in each.stacks)
-    rest = f"; stacks of {percent(1 - told / each.samples)} are not told" if told < each.samples else ""
+    rest = f"; stacks of {percent(1 - told / each.samples)} of them are missing" if told < each.samples else ""
     return Flame(prefix, f"{plural(each.samples, 'sample')}{rest}", bars, max((bar.row for bar in bars), default=0) + 1)
 
 
 def _bars(stacks: Sequence[Stack], whole: int, row: int, begin: int) -> Iterator[Bar]:
-    # of the stacks that have the same frames above this row
+    # `stacks` have the same frames above this row
     below: dict[str, list[Stack]] = {}
     for stack in stacks:
         if len(stack.frames) > row:

@@ -39,7 +39,7 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Factors of the efficiency",
-        "Each is the share of the threads’ time, of what the factors above it left, in which "
+        "Each is a share of the threads’ time that the factors above it left: the share in which "
         + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
         + ". Their product is the efficiency. Work inflation is the work of the smallest size, for as many items, "
         "divided by the work; with it the product is the speed-up per thread. A factor below 0.8 is marked (!).",
@@ -62,7 +62,7 @@ class WorkerTimeBar:
 
 @dataclass(frozen=True)
 class FindingBlock:
-    """A finding, and what the page adds to it."""
+    """A finding, and its additions on the page."""
 
     finding: Finding
     level: str  # class of the style sheet: the severity, or `good`
@@ -78,7 +78,7 @@ class SpeedupChart:
     title: str
     line: str  # the main result of the chart in a sentence
     legend: tuple[tuple[str, str], ...]  # colour and meaning
-    factors: ReportTable | None  # the efficiency divided, by size
+    factors: ReportTable | None  # factors of the efficiency, a column per size
 
 
 def block(finding: Finding) -> FindingBlock:
@@ -186,7 +186,7 @@ def _trials(run: SweepRun) -> str:
     warmups = sum(trial.warmup for trial in run.trials)
     counted = sum(trial.counts for trial in run.trials)
     text = f"{counted:,} of {plural(run.planned, 'planned trial')} count, {run.sweep.repeats} per point"
-    return text + (f", {plural(warmups, 'warm-up')} besides" if warmups else "") + f"; the run is {run.state.value}"
+    return text + (f", plus {plural(warmups, 'warm-up')}" if warmups else "") + f"; the run is {run.state.value}"
 
 
 def _when(run: SweepRun) -> str:

@@ -12,7 +12,7 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.analysis.events import Tables
 from scalescope.analysis.work_span import Steps
 
-SCHEDULER = "scheduler"  # its name in the table `memory`
+SCHEDULER = "scheduler"  # name of the scheduler in the table `memory`
 BINS = 400
 HEAT_ROWS, HEAT_COLUMNS = 300, 300
 
@@ -26,7 +26,7 @@ class Memory:
     managed: Floats  # results held by workers
     spilled: Floats  # results on disk
     highest: Floats  # resident memory of the worker with most at that time
-    scheduler: Floats  # resident
+    scheduler: Floats  # resident memory of the scheduler
     processes: int  # worker processes sampled
 
 
@@ -84,7 +84,7 @@ def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HE
 
 
 def gpu(tables: Tables, attempts: Attempts, edges: Floats, like: Heat) -> Heat | None:
-    """Utilisation of each worker's GPU over time, with the rows of another heat map; None without samples."""
+    """Utilisation of each worker's GPU over time, rows in the order of `like`; None without samples."""
     table = tables.get("gpu", {})
     if not len(table.get("time", ())):
         return None

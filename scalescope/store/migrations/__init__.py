@@ -1,1 +1,1 @@
-"""Alembic environment: how the tables came to be, revision by revision."""
+"""Alembic environment: the revisions that upgrade older tables."""

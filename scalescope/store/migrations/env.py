@@ -1,4 +1,4 @@
-"""Run by Alembic, on the connection and in the transaction that `scalescope.store.migrate` holds."""
+"""Alembic runs this on the connection and in the transaction that `scalescope.store.migrate` holds."""
 
 from __future__ import annotations
 

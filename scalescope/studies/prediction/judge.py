@@ -1,4 +1,4 @@
-"""From simulated trials to seconds, with an interval, and to what holds the work back at each size."""
+"""Turns simulated trials into predicted seconds with an interval, and names what limits each size."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.planning import StudyAnswer, because
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
-LEVEL = 0.8  # of the intervals
-NOISE = 0.03  # relative error of measuring, where no repeats tell more
-# Relative error of predicting twice the largest measured size, as strong as so many errors at measured sizes: by the
-# predictions in docs/prediction.md that were looked at while it was made.
+LEVEL = 0.8  # confidence of the intervals
+NOISE = 0.03  # relative error of a measurement, assumed without repeats
+# Prior: relative error of predicting twice the largest measured size, and its weight in errors at measured sizes. Both
+# come from the predictions in docs/prediction.md that were used for development.
 MODEL, STRENGTH = 0.1, 2
-# From which error on, of the largest measured size predicted from the others or simulated from its own record, a
-# prediction is not to be relied on.
+# Relative error from which a prediction is unreliable: of the largest measured size, predicted from the others or
+# simulated from its own record.
 WRONG = 0.5
-MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links matter
-NEAR = 1.1  # sizes within this factor of the fastest are as good
-# Share of what costs most, from which on another cause is named with it: of two repeats, either may come first.
+MUCH_DATA = 1_000_000  # bytes moved between workers, from which their links matter
+NEAR = 1.1  # sizes within this factor of the fastest count as equally good
+# Share of the largest loss from which another cause is named with it: repeats may order the two differently.
 NEARLY = 0.75
-MOST_SETTINGS = 3  # other settings that the line names
+MOST_SETTINGS = 3  # other settings named in the line
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ class PredictedSize(Mapped):
     low_s: float  # ends of the interval in which 80 % of measurements are expected
     high_s: float
     efficiency: float  # from 0 to 1
-    limit: str = ""  # code of the finding that costs most there; empty: nothing holds it back
-    limit_text: str = ""  # its title
+    limit: str = ""  # code of the costliest finding; empty: nothing limits this size
+    limit_text: str = ""  # title of the costliest finding
     also: tuple[str, ...] = ()  # codes of findings that cost nearly as much
-    remedy: str = ""  # of that finding
-    remedied_s: float | None = None  # predicted with the remedy; None: its effect is not known
+    remedy: str = ""  # remedy of the costliest finding
+    remedied_s: float | None = None  # seconds predicted with the remedy; None: effect unknown
     measured_s: float | None = None
     worker_hours: float = 0.0
-    money: float | None = None  # None: its price is not known
-    held_bytes: float = 0.0  # results that the fullest worker holds at once
+    money: float | None = None  # cost of the worker hours; None: price unknown
+    held_bytes: float = 0.0  # most bytes of results on one worker at once
 
 
 @dataclass(frozen=True)
@@ -69,34 +69,34 @@ class Trust(Mapped):
 
     @property
     def error(self) -> float:
-        """Relative error; above 0 where the prediction is too slow."""
+        """Relative error; above 0 if the prediction is too slow."""
         return self.predicted_s / self.measured_s - 1
 
 
 @dataclass(frozen=True)
 class Prediction(Mapped):
-    """The answer."""
+    """The answer of a prediction."""
 
     sizes: tuple[PredictedSize, ...]
     asked: tuple[int, ...]
-    factor: float  # by which simulated times are multiplied
-    trust: Trust | None = None  # None: one size was measured
-    not_simulated: Mapping[str, float] = field(default_factory=dict)  # shares of what was measured, by what they are
-    room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
-    assumed: tuple[str, ...] = ()  # costs that the trial did not tell
-    costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
-    settings: Mapping[str, Any] = field(default_factory=dict)  # those predicted, where the run measured several
-    other_settings: tuple[Mapping[str, Any], ...] = ()  # what else the run measured
-    missing: Mapping[str, str] = field(default_factory=dict)  # why there is no answer, by workers asked for
-    cores: int = 0  # of the host, if it is to have all workers in real time; 0 where that is not so or not known
+    factor: float  # measured over simulated time; simulated times are multiplied by it
+    trust: Trust | None = None  # None if only one size was measured
+    not_simulated: Mapping[str, float] = field(default_factory=dict)  # shares from 0 to 1, by what is not simulated
+    room_bytes: float = 0.0  # bytes of results that a worker holds before it spills; 0: unknown, or no limit
+    assumed: tuple[str, ...] = ()  # costs that the trial does not show, so defaults are used
+    costs: Mapping[str, Any] = field(default_factory=dict)  # costs of the simulated cluster
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the predicted settings, if the run measured several
+    other_settings: tuple[Mapping[str, Any], ...] = ()  # measured settings without a prediction
+    missing: Mapping[str, str] = field(default_factory=dict)  # reasons for no answer, by number of workers
+    cores: int = 0  # cores of the host if it runs all workers in real time; otherwise, or if unknown, 0
 
     def beyond_cores(self, size: PredictedSize) -> bool:
-        """Whether the host has fewer cores than workers, so that this holds for tasks that compute elsewhere only."""
+        """Whether the host has fewer cores than workers, so that only tasks that compute elsewhere take this time."""
         return 0 < self.cores < size.workers
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why it is not to be relied on."""
+        """Reasons not to rely on the prediction."""
         found = []
         if self.trust is not None and abs(math.log1p(self.trust.error)) >= math.log1p(WRONG):
             found.append(_error(self.trust))
@@ -114,12 +114,12 @@ class Prediction(Mapped):
 
 @dataclass(frozen=True)
 class SimulatedSizes:
-    """Simulated runs that stand for what was not measured."""
+    """The simulated runs that a prediction is made from."""
 
-    held_bytes: Mapping[int, float]  # by workers: results that the fullest of them holds at once
-    again: SweepRun  # sizes that were measured, and others
-    changed: SweepRun | None = None  # sizes of another cluster than the measured one
-    known: SweepRun | None = None  # the largest measured size, from the smaller ones
+    held_bytes: Mapping[int, float]  # most bytes of results on one worker at once, by number of workers
+    again: SweepRun  # measured sizes; also the requested sizes, unless `changed` has them
+    changed: SweepRun | None = None  # requested sizes with another cluster or other parameters
+    known: SweepRun | None = None  # the largest measured size, simulated from the smaller ones
 
 
 def judge(
@@ -132,13 +132,13 @@ def judge(
 ) -> StudyAnswer:
     again = typical(simulated.again)
     if measured.largest not in again:
-        line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
+        line = f"Not predictable: the recorded graph could not be simulated.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
     ratio = _ratio(measured, again, trust)
     run = simulated.changed or simulated.again
     ahead, largest = _draws(run), measured.largest
-    # What the simulation of the largest measured size does not show, or shows too much of, counts as much at each size.
+    # Add measured minus simulated losses of the largest measured size to every size.
     shown = _shares(measured.run, measured.by_workers[largest])
     shown += _shares(simulated.again, _draws(simulated.again)[largest], -1.0)
     besides = [replace(each, gain=None) for each in shown]
@@ -183,7 +183,7 @@ def _why_missing(run: SweepRun, workers: int) -> str:
 
 
 def typical(run: SweepRun) -> dict[int, Trial]:
-    """The simulated trial of each size; of several draws, the one with the lower median of their times."""
+    """The simulated trial of each size; among several draws, the one with the (lower) median time."""
     return {workers: draws[0] for workers, draws in _draws(run).items()}
 
 
@@ -213,20 +213,20 @@ def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
 
 @dataclass(frozen=True)
 class _Ratio:
-    """Measured over simulated time: its logarithm takes a random step with each doubling of the workers."""
+    """Ratio of measured to simulated time; its logarithm takes a random step with each doubling of the workers."""
 
-    factor: float  # at the largest measured size
-    error: float  # standard deviation of its logarithm
-    noise: float  # that of the time of one trial
-    step: float  # of a step
+    factor: float  # the ratio at the largest measured size
+    error: float  # standard deviation of the logarithm of `factor`
+    noise: float  # standard deviation of the logarithm of one trial's time
+    step: float  # standard deviation of a step
 
     def error_at(self, times: float) -> float:
-        """Relative standard deviation of what is measured at so many times the largest measured size."""
+        """Relative standard deviation of a measurement at `times` the largest measured size."""
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times))))
 
 
 def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None) -> _Ratio:
-    """Filter the ratios of all measured sizes (Kalman, 1960): a size measured with much noise counts less."""
+    """Filter the ratios of all measured sizes (Kalman, 1960); a noisy size counts less."""
     found = {
         workers: math.log(seconds / elapsed_s(simulated[workers]))
         for workers, seconds in sorted(measured.seconds.items())
@@ -272,7 +272,7 @@ def _size(measured: MeasuredSizes, draws: Sequence[Trial], ratio: _Ratio, prices
 
 
 def _shares(run: SweepRun, trials: Sequence[Trial], factor: float = 1.0) -> list[Finding]:
-    """What holds back trials of one size, with the share of their worker time that it costs, times the factor."""
+    """Findings of trials of one size; `lost_s` is a share of their worker time, times `factor`."""
     found = []
     for trial in trials:
         assert trial.metrics is not None
@@ -282,7 +282,7 @@ def _shares(run: SweepRun, trials: Sequence[Trial], factor: float = 1.0) -> list
 
 
 def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) -> PredictedSize:
-    """The size with what limits it; a cause costs the sum of its shares of the worker time."""
+    """The size with its limits; the cost of a cause is the sum of its shares of worker time."""
     found: dict[str, Finding] = {}
     for each in shares:
         before = found.get(each.code)
@@ -303,7 +303,7 @@ def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) 
 
 
 def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
-    """Findings of a trial, also what is nobody's fault; what costs most comes first, and an unknown cause last."""
+    """Findings of a trial, costliest first, unknown causes last; includes losses that are nobody's fault."""
     known = causes.by_code()
 
     def counts(finding: Finding) -> bool:
@@ -319,7 +319,7 @@ def _by_cost(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _costliest(found: Sequence[Finding]) -> list[Finding]:
-    """What costs most, which comes first, and what costs nearly as much."""
+    """The costliest finding, then those that cost nearly as much."""
     near = [each for each in found[1:] if each.lost_s >= NEARLY * found[0].lost_s and each.code != UNKNOWN.code]
     return [*found[:1], *near]
 
@@ -337,16 +337,16 @@ def _line(found: Prediction) -> str:
     asked = [size for size in found.sizes if size.workers in found.asked]
     missing = "; ".join(f"{plural(int(workers), 'worker')}: {why}" for workers, why in found.missing.items())
     if not asked:
-        return f"Not predictable: no size that was asked for could be simulated. {missing}"
+        return f"Not predictable: none of the requested sizes could be simulated. {missing}"
     text = "; ".join(f"{plural(size.workers, 'worker')}: {_time(size)}" for size in asked)
     fastest = min(found.sizes, key=lambda size: size.predicted_s)
     cheapest = min(size.workers for size in found.sizes if size.predicted_s <= NEAR * fastest.predicted_s)
     text += f". {capital(plural(cheapest, 'worker'))} {'is' if cheapest == 1 else 'are'} "
     text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
     if found.settings:
-        text += f". Predicted for {pairs(found.settings)}; measured, too: {_others(found)} (-a chooses)"
+        text += f". Predicted for {pairs(found.settings)}; also measured: {_others(found)} (choose with -a)"
     if beyond := [size.workers for size in asked if found.beyond_cores(size)]:
-        text += f". Where tasks compute, {plural(min(beyond), 'worker')} or more need a core each: this host has "
+        text += f". On {plural(min(beyond), 'worker')} or more, tasks that compute would share cores: this host has "
         text += f"{found.cores}"
     text += f". Not predicted: {missing}" if missing else ""
     return f"Not to be relied on ({'; '.join(found.doubts)}): {text}" if found.doubts else text

@@ -1,4 +1,4 @@
-"""What was measured, as a prediction needs it: one workload at some numbers of workers."""
+"""Measurements that a prediction starts from: one workload at several numbers of workers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from scalescope.model.words import pairs
 from scalescope.store.store import SweepRun
 from scalescope.studies.prediction.series import differing_values, series_of
 
-# The graph is the same while its number of tasks stays within this factor, or differs as much at one size (`set_index`
-# looks at the data once in a process).
+# Sizes share a graph if their task counts differ by at most this factor, or by no more than trials of one size differ
+# (`set_index` looks at the data once in a process).
 SAME_GRAPH = 1.02
 
 
@@ -34,20 +34,20 @@ class MeasuredSizes:
     """Valid trials of one workload that differ only in workers, and in items in proportion."""
 
     run: SweepRun
-    by_workers: Mapping[int, tuple[Trial, ...]]  # sizes to predict from
-    others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # sizes to compare with
-    builds_by_workers: bool = False  # whether the graph is another one where there are more workers
+    by_workers: Mapping[int, tuple[Trial, ...]]  # trials to predict from, by number of workers
+    others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # trials to compare with
+    builds_by_workers: bool = False  # True if the graph depends on the number of workers
     grows: bool = False  # whether items grow with the workers
-    settings: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that tell it from `other_settings`
-    other_settings: tuple[Mapping[str, Scalar], ...] = ()  # the same of what else the run measured
+    settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that `other_settings` do not share
+    other_settings: tuple[Mapping[str, Scalar], ...] = ()  # axis values of the other settings that the run measured
 
     @classmethod
     def of(
         cls, run: SweepRun, using: Sequence[int] = (), axes: Mapping[str, Sequence[Scalar]] = MappingProxyType({})
     ) -> MeasuredSizes:
-        """The settings of a run that were measured at the most sizes; of equals, those that the sweep names first.
+        """The setting that a run measured at the most sizes; on a tie, the one with the largest size.
 
-        With `using`, the other sizes are only compared with; with `axes`, only settings of these values count.
+        `using`: sizes to predict from; the others are for comparison. `axes`: only settings with these values count.
         Raises `InvalidField` if there is no trial.
         """
         trials = [trial for trial in run.trials if trial.counts and trial.records and trial.metrics is not None]
@@ -83,13 +83,13 @@ class MeasuredSizes:
 
     @property
     def smaller(self) -> MeasuredSizes | None:
-        """All but the largest size; None where it is the only one."""
+        """All sizes but the largest; None if there is only one."""
         rest = {workers: trials for workers, trials in self.by_workers.items() if workers < self.largest}
         return replace(self, by_workers=rest) if rest else None
 
     @cached_property
     def typical(self) -> tuple[Trial, ...]:
-        """At each size, from the smallest, the trial whose time is the lower median."""
+        """The trial with the (lower) median time of each size, smallest size first."""
         return tuple(middle(trials) for _, trials in sorted(self.by_workers.items()))
 
     @property
@@ -99,7 +99,7 @@ class MeasuredSizes:
 
     @property
     def seconds(self) -> dict[int, float]:
-        """Median time by workers, of the sizes to predict from."""
+        """Median seconds by number of workers, of the sizes to predict from."""
         return _medians(self.by_workers)
 
     @property
@@ -118,24 +118,24 @@ class MeasuredSizes:
 
     @property
     def mean_durations(self) -> dict[str, float]:
-        """Seconds of a task, by prefix, in the base trial."""
+        """Mean seconds of a task in the base trial, by prefix."""
         return {name: work.work_s / work.tasks for name, work in _work(self.base).items()}
 
     def shared_durations(self, trial: Trial) -> dict[str, float]:
-        """Seconds of a task, by prefix, where the tasks of another trial share the work of the base trial."""
+        """Mean seconds of a task, by prefix, if the tasks of `trial` divide the work of the base trial."""
         tasks = {name: work.tasks for name, work in _work(trial).items()}
         return {name: work.work_s / tasks[name] for name, work in _work(self.base).items() if tasks.get(name)}
 
     def durations_at(self, workers: int) -> dict[str, float]:
-        """Seconds of a task, by prefix, on so many workers, where more workers get more tasks.
+        """Expected seconds of a task on `workers` workers, by prefix, if more workers get more tasks.
 
-        N tasks of a prefix take a + b N seconds together, neither factor below 0: some share what there is to do, of
-        others each does as much as before. N follows a straight line through what was measured.
+        N tasks of a prefix take a + b N seconds together (a, b >= 0): a is work that all tasks divide, b is work that
+        each task adds. N is extrapolated linearly from the measured sizes.
         """
         return {name: seconds * self._per_task(name, workers) for name, seconds in self.mean_durations.items()}
 
     def _per_task(self, prefix: str, workers: int) -> float:
-        """The duration of a task of this prefix on so many workers, over that in the base trial."""
+        """Expected duration of a task of this prefix on `workers` workers, relative to the base trial."""
         known = [(trial.point.workers, _work(trial)[prefix]) for trial in self.typical if prefix in _work(trial)]
         rows = [(size, work.tasks, work.work_s) for size, work in known]
         sizes, tasks, seconds = np.array(rows, float).T
@@ -147,7 +147,7 @@ class MeasuredSizes:
         return float((shared_s / at + task_s) / (shared_s / base + task_s))
 
     def values_at(self, workers: int) -> dict[str, Any]:
-        """Values of the axes for a size that was not measured."""
+        """Axis values for a size that was not measured."""
         values = {name: value for name, value in self.base.point.values.items() if name != CLUSTER}
         if ITEMS in values and self.grows:
             assert self.base.point.items is not None
@@ -155,7 +155,7 @@ class MeasuredSizes:
         return {**values, WORKERS: workers}
 
     def resized(self, graph: RecordedGraph, workers: int) -> RecordedGraph:
-        """The graph of the base trial with durations as they are expected on so many workers."""
+        """The graph of the base trial with the durations expected on `workers` workers."""
         growth = self._growth
 
         def resized(graph: RecordedGraph) -> RecordedGraph:
@@ -169,7 +169,7 @@ class MeasuredSizes:
 
     @cached_property
     def _growth(self) -> dict[str, GrowthOfDurations]:
-        """How durations grow with the workers, by name of a stage."""
+        """Growth of task durations with the number of workers, by stage name."""
         found: dict[str, dict[int, float]] = {}
         for workers, trials in self.by_workers.items():
             every = [_work(trial) for trial in trials]
@@ -184,7 +184,7 @@ def _medians(trials: Mapping[int, Sequence[Trial]]) -> dict[int, float]:
 
 
 def middle(trials: Sequence[Trial]) -> Trial:
-    """The trial whose time is the lower median."""
+    """The trial with the (lower) median time."""
     return sorted(trials, key=elapsed_s)[(len(trials) - 1) // 2]
 
 

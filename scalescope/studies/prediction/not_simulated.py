@@ -1,4 +1,4 @@
-"""What a measured trial did that no simulation of it repeats."""
+"""Parts of a measured trial that its simulation does not repeat."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.waits_in_tasks import waits_for_others
 from scalescope.diagnosis.observation import Observation
 
-MATTERS = 0.1  # share of the time, or of the tasks, from which on that matters
+MATTERS = 0.1  # smallest share of the time or of the tasks that matters
 SCATTERING = "of its time is `client.scatter`, which is not simulated"
 ACTORS = "of its worker time is calls of actors, which are not simulated"
-NESTED = "of its tasks are sent by tasks, whose waiting is taken for computing"
-WAITING = "of its worker time is tasks that wait for locks, queues or actors, which is taken for computing"
+NESTED = "of its tasks were sent by other tasks, whose waiting is simulated as computing"
+WAITING = "of its worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
 
 
 def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
-    """The shares that matter, by what they are; `replayed`: whether the recorded graph is run again."""
+    """Shares that matter, by the text for what is not simulated; `replayed`: the recorded graph is run again."""
     shares = {
         SCATTERING: _scattering(base.tables),
         ACTORS: base.share("actors"),
@@ -28,7 +28,7 @@ def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
 
 
 def _scattering(tables: Tables) -> float:
-    """The part of the call's time that the client spent in `client.scatter`; 0 where that is simulated."""
+    """Share of the call's time that the client spent in `client.scatter`; 0 if that is simulated."""
     if scattered_data(tables).nbytes:
         return 0.0
     client = tables.get("client", {})
@@ -39,7 +39,7 @@ def _scattering(tables: Tables) -> float:
 
 
 def _nested(base: Observation, *, replayed: bool) -> float:
-    """The part of the tasks that tasks sent; 0 where it is known which sent what, and they do so again."""
+    """Share of tasks that other tasks sent; 0 if the recorded graph repeats who sent what."""
     sent = submissions(base)
     if not sent.nested_tasks or (replayed and any(task.sends for task in recorded_graph(base.tables).tasks)):
         return 0.0

@@ -11,11 +11,11 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import AXES_SCHEMA, WORKERS, axis_values
 from scalescope.studies.parameters import RUN, OneWorkload, StudySettings, named
 
-ASKED = ("workers", "using", "threads", "bandwidth")  # parameters that are no part of what is measured
+ASKED = ("workers", "using", "threads", "bandwidth")  # parameters of the prediction, not of the measurement
 
 
 def sizes(workers: str) -> tuple[int, ...]:
-    """Numbers of workers, smallest first; empty where the text is."""
+    """Numbers of workers, smallest first; empty for an empty text."""
     values = axis_values(WORKERS, workers) if workers else ()
     return tuple(sorted(fields.integer("workers", value, minimum=1) for value in values))
 
@@ -38,7 +38,7 @@ class PredictionParameters(StudySettings, OneWorkload):
     workers: Annotated[
         str,
         _numbers(
-            "Numbers of workers to predict. Empty: 2, 4, 8 and 16 times the most that were measured.",
+            "Numbers of workers to predict. Empty: 2, 4, 8 and 16 times the largest measured number.",
             "Workers to predict",
             "16,64,256",
         ),
@@ -46,7 +46,7 @@ class PredictionParameters(StudySettings, OneWorkload):
     using: Annotated[
         str,
         _numbers(
-            "Measured numbers of workers to predict from; the others are compared with. Empty: all.",
+            "Measured numbers of workers to predict from; the others are for comparison. Empty: all.",
             "Measured sizes to predict from",
             "1,2,4",
         ),
@@ -54,8 +54,8 @@ class PredictionParameters(StudySettings, OneWorkload):
     axes: Annotated[
         Mapping[str, Any],
         Parameter(
-            "With a workload: the sizes to measure first. With a run of several settings: the one to predict, such as "
-            "items=100.",
+            "With a workload: the sizes to measure first. With a run of several settings: the setting to predict, such "
+            "as items=100.",
             title="Sizes to measure first, or the setting to predict",
             option=("--axis", "-a"),
             metavar="NAME=VALUES",
@@ -67,8 +67,8 @@ class PredictionParameters(StudySettings, OneWorkload):
     params: Annotated[
         Mapping[str, Any],
         named(
-            "With a workload: its parameters. With a run: other values than it was measured with, such as smaller "
-            "chunks; tasks of one prefix share the same work then.",
+            "With a workload: its parameters. With a run: changed parameters, such as smaller chunks; the tasks of "
+            "each prefix then divide the measured work.",
             "Workload parameters",
             "--param",
             "-p",

@@ -1,8 +1,8 @@
-"""Plans a prediction: what is measured first, and the simulated trials that stand for sizes that were not run.
+"""Plans a prediction: the sizes to measure first, and the trials to simulate.
 
-Where the graph stays the same, the recorded one is run again with sleeps of its durations and results of its sizes.
-Where it depends on the number of workers, the workload itself builds it, and its tasks take the time that tasks of
-their prefix took, or would take if they share the work.
+If the graph does not depend on the number of workers, the recorded graph is run again: tasks sleep for their recorded
+durations and return results of their recorded sizes. Otherwise the workload builds the graph, and its tasks take the
+time that tasks of their prefix took, or would take if they divided the work.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from scalescope.studies.prediction.not_simulated import not_simulated
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
-MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
-DRAWS = 3  # of each simulated trial: where tasks run is a matter of chance
-# In all simulated trials: from as many on, each is drawn once, and only the largest measured size is compared with.
+MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
+DRAWS = 3  # simulations of each trial, because tasks are placed at random
+# Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
 TOO_MANY_TASKS = 20_000
-# What a run of the study is for
+# Purposes of the runs of a study
 MEASURING, AGAIN, COUNTING, CHANGED, KNOWN = "measuring", "again", "counting", "changed", "known"
-AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
+AHEAD = (2, 4, 8, 16)  # default sizes, as multiples of the largest measured size
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
 
@@ -96,13 +96,13 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
 @dataclass(frozen=True)
 class _Prediction:
     asked: PredictionParameters
-    address: tuple[str, str]  # of the store, and of its raw records
+    address: tuple[str, str]  # addresses of the store and of its raw records
     origin: MeasuredSizes | None  # None: the study measures first
-    first: RunRequest | None = None  # measures, where there is no origin
+    first: RunRequest | None = None  # the sweep to measure first, if there is no origin
 
     @property
     def steps(self) -> Mapping[str, RunRequest | RequestAfter]:
-        """The runs of the study in their order, by what they are for; the last of them may be left out."""
+        """The runs of the study in order, by purpose; the last may be left out."""
         steps: dict[str, RunRequest | RequestAfter] = {MEASURING: self.first} if self.first else {}
         steps[AGAIN] = self.again
         if self.settings:
@@ -116,28 +116,28 @@ class _Prediction:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Parameters of the workload with other values than they were measured with."""
+        """Parameters of the workload whose values differ from the measured ones."""
         return {} if self.asked.workload else self.asked.params
 
     @property
     def changes(self) -> bool:
-        """Whether the answer is about another cluster than the one that was measured, or other parameters."""
+        """Whether to predict for another cluster or other parameters than were measured."""
         return bool(self.asked.bandwidth or self.asked.threads or self.settings)
 
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """The measured sizes, to compare with, and those asked for where nothing else changes."""
+        """Simulates the measured sizes for comparison; also the requested sizes, unless something else changes."""
         measured = self._measured(runs)
         wanted = () if self.changes else self._wanted(measured)
         compared = () if _is_large(measured) else measured.by_workers
         return self._simulated(measured, {*compared, measured.largest, *wanted}, store, folder)
 
     def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """The largest measured size with other parameters: how many tasks share the work of a prefix then."""
+        """Simulates the largest measured size with the changed parameters, to count the tasks of each prefix."""
         measured = self._measured(runs)
         return self._simulated(measured, [measured.largest], store, folder, durations=measured.mean_durations)
 
     def changed(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
-        """The sizes asked for, with what was asked to be changed; None if the tasks could not be counted."""
+        """Simulates the requested sizes with the requested changes; None if the tasks could not be counted."""
         measured, counted = self._measured(runs), self._by_step(runs).get(COUNTING)
         if counted is None:
             return self._simulated(measured, self._wanted(measured), store, folder, changed=True)
@@ -150,14 +150,14 @@ class _Prediction:
         return sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
 
     def known(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
-        """The largest size that was measured, from the smaller ones: how far to trust the answer."""
+        """Simulates the largest measured size from the smaller ones, to tell how far to trust the answer."""
         measured = self._measured(runs)
         if measured.smaller is None or (self.changes and CHANGED not in self._by_step(runs)):
             return None
         return self._simulated(measured.smaller, {measured.smaller.largest, measured.largest}, store, folder)
 
     def so_far(self, runs: Sequence[SweepRun]) -> str:
-        """The answer about a large graph before it is known how far to trust it, which takes as long again."""
+        """For a large graph, the answer before it is checked, which takes as long again; else empty."""
         measured = self._measured(runs)
         if measured.smaller is None or not _is_large(measured):
             return ""
@@ -167,7 +167,7 @@ class _Prediction:
         measured, by_step = self._measured(runs), self._by_step(runs)
         if self.changes and CHANGED not in by_step:
             why = because(by_step[COUNTING].trials)
-            return StudyAnswer(f"Not predictable: its tasks could not be counted.{why}", {}, alarm=True)
+            return StudyAnswer(f"Not predictable: the changed tasks could not be counted.{why}", {}, alarm=True)
         again, changed = by_step[AGAIN], by_step.get(CHANGED)
         with Store.open(*self.address) as store:
             base = Observation.of(measured.base, store.tables(measured.base))
@@ -234,14 +234,14 @@ class _Prediction:
             raise InvalidField(
                 "run",
                 measured.run.id,
-                "a sweep of a function, which builds another graph for other numbers of workers or other parameters",
+                "a sweep of a function, which can build its graph for other numbers of workers or other parameters",
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
 
 
 def _is_large(measured: MeasuredSizes) -> bool:
-    """Whether it is compared at the largest measured size alone, so that an answer takes half a minute."""
+    """Whether to simulate only the largest measured size for comparison, so that an answer takes half a minute."""
     tasks = measured.base.metrics.tasks if measured.base.metrics else 0
     return tasks * len(measured.by_workers) >= TOO_MANY_TASKS
 
@@ -252,10 +252,10 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
 
 
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:
-    """The graph with what the workload did before it sent the first tasks.
+    """The graph with the client's pause and wait before it sent the first tasks.
 
-    Tasks are not made longer by the packing of data, which their recorded durations include. What the client waits for,
-    results or scattered data, takes as long as in the simulated cluster.
+    Recorded durations already include the packing of data, so the simulation adds none. The client's later waits take
+    as long as in the simulated cluster.
     """
     waited_s = waited_first(tables, attempts)
     _, *rest = graph.submissions
@@ -272,7 +272,7 @@ def waited_first(tables: Tables, attempts: Attempts) -> float:
 
 
 def waiting_longer(graph: RecordedGraph, waited_s: Mapping[int, float], workers: int) -> RecordedGraph:
-    """The graph with what is expected of that wait on so many workers, from what it was on others."""
+    """The graph with the wait before the first tasks extrapolated to `workers` from `waited_s` (seconds by workers)."""
     first, *rest = graph.submissions
     if min(waited_s.values()) <= 0:
         return graph
@@ -281,9 +281,9 @@ def waiting_longer(graph: RecordedGraph, waited_s: Mapping[int, float], workers:
 
 
 def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
-    """The simulated cluster with the costs that were measured; one that was not stays at its default.
+    """The simulated cluster with the measured costs; costs not measured keep their defaults.
 
-    Raises `InvalidField` for a bandwidth that is none.
+    Raises `InvalidField` if `bandwidth` cannot be read.
     """
     found = {
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),

@@ -19,7 +19,7 @@ from scalescope.studies.report.sheet import Note, Sheet, number
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
-HELPS = 0.9  # of the predicted time, below which a remedy is told
+HELPS = 0.9  # a remedy is shown if its time is below this share of the predicted time
 HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back")
 
 
@@ -78,7 +78,7 @@ def _notes(found: Prediction) -> list[Note]:
     notes = []
     trust = found.trust
     if trust is None:
-        notes.append(Note("How far to trust it is not known: one size was measured. Measure a second one.", Tone.DOUBT))
+        notes.append(Note("One measured size does not tell how far to trust this. Measure a second one.", Tone.DOUBT))
     else:
         text = (
             f"How far to trust it: {plural(trust.workers, 'worker')} predicted from {trust.largest_used:,} gave "
@@ -101,7 +101,7 @@ def _sure(found: Prediction) -> list[tuple[str, str]]:
         ("Simulated with", pairs(costs)),
         (
             "Measured over simulated",
-            f"{number(found.factor)} at the largest measured size, by which all are multiplied",
+            f"{number(found.factor)} at the largest measured size; all simulated times are multiplied by it",
         ),
         ("Interval", "80 %: by the spread of repeats and by how far measured sizes were off; wider with each doubling"),
         ("Left out", "outside services that saturate, and memory except where results do not fit"),

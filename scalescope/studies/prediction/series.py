@@ -1,4 +1,4 @@
-"""Trials of a run that differ only in workers, and in items in proportion: what one prediction is made from."""
+"""Trials of a run that differ only in workers, and in items in proportion: the basis of one prediction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Series:
     """The trials of one setting."""
 
     values: Mapping[str, Scalar]  # values of all axes but workers; either `items` or `items_per_worker`
-    sizes: Mapping[int, tuple[Trial, ...]]  # trials by workers
+    sizes: Mapping[int, tuple[Trial, ...]]  # trials by number of workers
 
     def has(self, axes: Mapping[str, Sequence[Scalar]]) -> bool:
         return all(self.values.get(name) in [_named(name, each) for each in values] for name, values in axes.items())
@@ -45,7 +45,7 @@ def differing_values(run: SweepRun, found: Sequence[Series]) -> list[dict[str, S
 
 
 def _by_items(trials: Sequence[Trial], rates: Sequence[Scalar]) -> list[Series]:
-    """Trials of one setting by items or by items per worker, whichever makes fewer of them."""
+    """Series of one setting, by items or by items per worker, whichever gives fewer series."""
     same_items = _by(trials, ITEMS, lambda trial: trial.point.params.get(ITEMS))
     if len(same_items) == 1 or any(trial.point.items is None for trial in trials):
         return same_items

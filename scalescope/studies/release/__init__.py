@@ -1,1 +1,1 @@
-"""Which release of a package moved a metric, or brought a finding?"""
+"""Finds the release of a package that moved a metric or brought a finding."""

@@ -8,8 +8,8 @@ went, and came again, it is one of several.
 If a trial shows something or not, a candidate is decided once one answer has a probability of 98 %. The share of trials
 that lie is learnt from how far the trials of all candidates agree (a sequential test of mixtures, after Wald 1945, with
 Jeffreys' prior). If none disagree, that takes three trials of each end and two of any other candidate; about 20 if 35 %
-lie. A candidate that as many trials as are in `max_pairs` do not decide is skipped. `python -m evidence release`
-measures how often the answer is wrong.
+lie. A candidate that the trials of `max_pairs` pairs do not decide is skipped. `python -m evidence release` measures
+how often the answer is wrong.
 
 If a trial gives a number, each candidate runs in interleaved pairs with the good end. It is bad if its log ratio lies
 significantly beyond half of the bad end's. Two pairs are enough if they are equal to the last bit.
@@ -41,11 +41,11 @@ from scalescope.studies.release.parameters import (
     SmallestEffect,
 )
 
-# Fewest trials by which one answer must lead.
+# Fewest trials by which one answer must outnumber the other.
 LEAD = 2
 # Invalid trials or pairs after which a candidate is given up, unless more are valid.
 MOST_INVALID = 3
-# Wrong decisions about one candidate, all looks together; a bisection over 30 candidates makes about five.
+# Probability of deciding one candidate wrongly, over all looks; bisecting 30 candidates decides about five.
 ALPHA = 0.02
 HALF = 0.5
 _LIES = (np.arange(100) + 0.5) / 200
@@ -54,14 +54,14 @@ _PRIOR = 1 / np.sqrt(_LIES * (1 - _LIES))
 
 
 class Mode(StrEnum):
-    """What one trial gives: whether it shows a finding, or a metric."""
+    """Result of one trial: a finding shown or not, or a metric."""
 
     FINDING = "finding"
     METRIC = "metric"
 
 
 class CandidateState(StrEnum):
-    """What is known of a candidate; `open`: not enough yet."""
+    """State of a candidate; `open`: more trials may decide it."""
 
     GOOD = "good"
     BAD = "bad"
@@ -71,7 +71,7 @@ class CandidateState(StrEnum):
 
 
 class ReleaseDecision(StrEnum):
-    """How the search ended."""
+    """Outcome of a search."""
 
     FOUND = "found"  # first bad and last good are neighbours
     BETWEEN = "between"  # candidates between them were skipped or not tried
@@ -83,22 +83,22 @@ class ReleaseDecision(StrEnum):
 
 @dataclass(frozen=True)
 class ReleaseQuestion(Mapped):
-    """What is searched."""
+    """The question of one search."""
 
     labels: tuple[str, ...]  # candidates in order: the first is the good end, the last the bad one
     mode: Mode = Mode.FINDING
-    subject: str = ""  # the package, for words only, as `symptom` and `metric`; may be empty
+    subject: str = ""  # name of the package or empty; like `symptom` and `metric`, used in texts only
     symptom: str = "shows it"
     metric: str = "makespan_s"
-    max_candidates: MaxEnvironments = ReleaseParameters.max_environments  # ends included: each needs an environment
+    max_candidates: MaxEnvironments = ReleaseParameters.max_environments  # most candidates tried, ends included
     max_pairs: MaxPairs = ReleaseParameters.max_pairs
     smallest_effect: SmallestEffect = ReleaseParameters.smallest_effect
-    seed: int = 0  # for the order within pairs
+    seed: int = 0  # random seed for the order within pairs
 
     def __post_init__(self) -> None:
         parameters.check_fields(self)
         if len(self.labels) < 2:
-            raise InvalidField("labels", self.labels, "a good end, a bad end, and what lies between them")
+            raise InvalidField("labels", self.labels, "at least two candidates: a good end and a bad end")
 
     @property
     def last(self) -> int:
@@ -115,7 +115,7 @@ class ReleaseQuestion(Mapped):
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """One trial to run of a candidate: its number, or that of its pair."""
+    """A trial to run: its candidate, and its number or the number of its pair."""
 
     candidate: int
     turn: int
@@ -123,17 +123,17 @@ class CandidateTrial:
 
 @dataclass(frozen=True)
 class ReleaseReading:
-    """What came of a trial."""
+    """Result of a trial."""
 
     candidate: int
     turn: int
-    value: bool | float | None = None  # whether the trial shows it, or its number; None if it is not valid
-    unavailable: bool = False  # the environment could not be built; the candidate is not asked for again
+    value: bool | float | None = None  # whether the trial shows the finding, or its metric; None: not valid
+    unavailable: bool = False  # the environment could not be built; the candidate gets no more trials
 
 
 @dataclass(frozen=True)
 class ReleaseCandidate:
-    """What is known of a candidate; `trials` counts all that were run, valid or not."""
+    """A candidate with its state; `trials` counts all that were run, valid or not."""
 
     index: int
     label: str
@@ -144,15 +144,15 @@ class ReleaseCandidate:
 
 @dataclass(frozen=True)
 class ReleaseAnswer(Mapped):
-    """Where it came in."""
+    """The boundary between good and bad candidates."""
 
     question: ReleaseQuestion
     decision: ReleaseDecision
-    first_bad: ReleaseCandidate | None  # None if nothing was bisected, as `last_good`
+    first_bad: ReleaseCandidate | None  # None, as is `last_good`, if nothing was bisected
     last_good: ReleaseCandidate | None
-    skipped: tuple[ReleaseCandidate, ...]  # between the two, and neither
-    tried: tuple[ReleaseCandidate, ...]  # in the order in which they were
-    trials: int  # valid or not
+    skipped: tuple[ReleaseCandidate, ...]  # candidates between the two that are neither good nor bad
+    tried: tuple[ReleaseCandidate, ...]  # candidates in the order of their first trials
+    trials: int  # trials run, valid or not
     line: str
 
 
@@ -232,7 +232,7 @@ def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
     return min(left, key=lambda index: (abs(index - middle), index), default=None)
 
 
-# ------------------------------------------------------------------ what readings say
+# ------------------------------------------------------------------ assessing one candidate
 
 
 class _Readings:
@@ -242,7 +242,7 @@ class _Readings:
         for reading in readings:
             if not 0 <= reading.candidate <= question.last:
                 raise UsageError(
-                    f"a reading is of candidate {reading.candidate}, but there are {len(question.labels)}",
+                    f"a reading names candidate {reading.candidate}, but there are only {len(question.labels)}",
                     cause="the list of releases has changed since the search began",
                     next_step="begin a new search",
                 )
@@ -267,7 +267,7 @@ class _Readings:
         if self.question.mode is Mode.FINDING:
             return [CandidateTrial(index, next(turn for turn in count() if turn not in self.cells.get(index, {})))]
         if index == 0:
-            return []  # it is the partner in the pairs of the bad end
+            return []  # the good end runs as partner of the other candidates
         good = self.cells.get(0, {})
         used = {turn for other, cells in self.cells.items() if other for turn in cells}
         turn = next(turn for turn in count() if not (turn in good and turn in used))
@@ -281,7 +281,7 @@ class _Readings:
             return self._vote(index)
         if index == 0:
             good = CandidateState.GOOD if self.cells.get(self.question.last) else CandidateState.OPEN
-            return good, "what all others are compared with"
+            return good, "the reference"
         return self._weigh(index)
 
     # -------------------------------------------------------------- shown or not
@@ -308,7 +308,7 @@ class _Readings:
 
     @cached_property
     def _log(self) -> bool:
-        # Whether all numbers have ratios; if one is 0, relative differences are compared.
+        # Ratios are compared; if a number is 0, relative differences.
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
@@ -356,13 +356,13 @@ class _Readings:
     def _nearer(self, found: Effects) -> CandidateState:
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            # just half, and no noise to average
+            # exactly half, and without noise more pairs change nothing
             return CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
         return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
-    # The probability of these votes of a good and of a bad candidate, for each of `_LIES`.
+    # The probabilities of these votes if the candidate is good, and if it is bad, for each of `_LIES`.
     shown, not_shown = sum(votes), len(votes) - sum(votes)
     return _LIES**shown * (1 - _LIES) ** not_shown, _LIES**not_shown * (1 - _LIES) ** shown
 
@@ -384,16 +384,16 @@ def _line(table: _Readings, search: _Bisection, skipped: Sequence[ReleaseCandida
             )
         case ReleaseDecision.BETWEEN:
             reasons = "; ".join(_reasons(skipped))
-            return f"It came between {subject}{good.label} (good) and {bad.label} (bad); {reasons}. {spent}."
+            return f"The change came between {subject}{good.label} (good) and {bad.label} (bad); {reasons}. {spent}."
         case ReleaseDecision.NO_DIFFERENCE:
             return f"{subject}{bad.label} is no worse than {good.label} ({bad.words}): nothing to look for. {spent}."
         case ReleaseDecision.GOOD_END_BAD:
-            return f"{subject}{good.label} already {question.symptom} ({good.words}): begin with an older one."
+            return f"{subject}{good.label} already {question.symptom} ({good.words}): choose an older good end."
         case ReleaseDecision.NO_END:
             decided = (CandidateState.GOOD, CandidateState.BAD)
             ends = [f"{end.label} ({end.words})" for end in (good, bad) if end.state not in decided]
             unsure = f"{subject}{' and '.join(ends)}"
-            return f"Nothing was searched, as an end is not certain: {unsure}. Choose another end, or raise max_pairs."
+            return f"Nothing was searched, as an end is undecided: {unsure}. Choose another end, or raise max_pairs."
     return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run it again to go on."
 
 

@@ -1,4 +1,4 @@
-"""From one set of installed packages to another, one package at a time: candidates for `release`."""
+"""Candidates for `release`: steps from one set of installed packages to another, one package at a time."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MaxEnvironments = Annotated[int, Parameter("Most releases to try.", title="Most 
 MaxPairs = Annotated[
     int,
     Parameter(
-        "Most pairs of trials for one release, where trials differ.",
+        "Most pairs of trials for one release, if trials differ.",
         title="Most pairs",
         minimum=FEWEST_PAIRS,
         maximum=1000,
@@ -37,7 +37,7 @@ SmallestEffect = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
-    """Find the release or commit that moved a metric or brought a finding; or the package, of two lock files."""
+    """Find the release or commit, or of two lock files the package, that moved a metric or brought a finding."""
 
     package: Annotated[
         str,
@@ -57,9 +57,7 @@ class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
             metavar="VERSION",
         ),
     ] = ""
-    bad: Annotated[str, Parameter("A later one that is known to be bad.", title="Bad release", metavar="VERSION")] = (
-        NEWEST
-    )
+    bad: Annotated[str, Parameter("A later release known to be bad.", title="Bad release", metavar="VERSION")] = NEWEST
     before: Annotated[
         str, Parameter("A lock file known to be good, in place of a package.", title="Good lock file", metavar="FILE")
     ] = ""

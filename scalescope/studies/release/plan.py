@@ -1,4 +1,4 @@
-"""Checks what a search for a release is given, and plans it: candidates, and the commits that it goes on to."""
+"""Checks the parameters of a search for a release, and plans it: its candidates, then commits between two of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, 
 
 Symptom = Quantity | MetricSymptom | FindingSymptom
 
-# Further searches at most: among the commits between two releases, among those of a merge, of a merge in it
+# Most searches after the first: among commits between two releases, then commits of a merge, then of a merge in that
 MOST_DEEPER = 3
 
 _RELEASE = re.compile(r"^\d+(\.\d+)+\S*$")
@@ -47,12 +47,12 @@ _RELEASE = re.compile(r"^\d+(\.\d+)+\S*$")
 
 @dataclass(frozen=True)
 class Candidates:
-    """What is searched, in order."""
+    """The candidates of a search, in order."""
 
-    subject: str  # name of the package; empty if it is one of several that is searched
+    subject: str  # name of the package; empty if the search is for one of several packages
     environments: Mapping[str, str]  # by label
-    versions: Sequence[str] = ()  # of the package, as `requirement` takes them; empty if it is one of several
-    commits: Sequence[Commit] = ()  # empty if they are no commits
+    versions: Sequence[str] = ()  # versions of the package for `requirement`; empty without `subject`
+    commits: Sequence[Commit] = ()  # empty if the candidates are not commits
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
@@ -79,7 +79,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
 def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
     asked = parameters.check(ReleaseParameters, given)
     if bool(asked.package) == bool(asked.before or asked.after):
-        raise InvalidField("package", asked.package, "a package and a good release, or two lock files: one of the two")
+        raise InvalidField("package", asked.package, "either a package and a good release, or two lock files")
     if asked.environment:
         Environment.parse(asked.environment)
     _repository(asked)
@@ -105,7 +105,7 @@ def _of_package(asked: ReleaseParameters) -> Candidates:
     others = Environment.parse(asked.environment)
     if others.python:
         raise InvalidField(
-            ENVIRONMENT, asked.environment, "requirements that go with every release; an interpreter cannot change"
+            ENVIRONMENT, asked.environment, "requirements to install with every release, not an interpreter"
         )
     released = bool(_RELEASE.match(good)) and (bad == NEWEST or bool(_RELEASE.match(bad)))
     repository = _repository(asked)
@@ -115,7 +115,7 @@ def _of_package(asked: ReleaseParameters) -> Candidates:
     found = environments.releases(name, first=good, last=until, python_version=others.python_version)
     if len(found) < 2:
         raise InvalidField("bad", bad, f"a release later than {good}", next_step="exchange good and bad")
-    if repository:  # what lacks a tag is told before anything is measured
+    if repository:  # refuses an end without a tag before anything is measured
         for end in (found[0], found[-1]):
             git.of_release(repository, end.version)
     texts = {each.version: f"{name}-{each.version} = {each.requirement} {others.text}".strip() for each in found}
@@ -161,7 +161,7 @@ def _of_locks(asked: ReleaseParameters) -> Candidates:
     ]
     steps = mixtures(*sides)
     if len(steps) < 2:
-        raise InvalidField("after", asked.after, "a lock file that differs from the one before")
+        raise InvalidField("after", asked.after, "a lock file with other packages than `before`")
     labels = ["all of before", *(str(each) for each in changed_packages(steps[0], steps[-1]))]
     texts = [" ".join(requirement(name, version) for name, version in pins.items()) for pins in steps]
     steps_by_label = zip(labels, texts, strict=True)
@@ -170,7 +170,7 @@ def _of_locks(asked: ReleaseParameters) -> Candidates:
 
 def _symptom(asked: ReleaseParameters) -> Symptom:
     if bool(asked.metric) == bool(asked.finding):
-        raise InvalidField("metric", asked.metric, "a metric or a finding, one of the two")
+        raise InvalidField("metric", asked.metric, "either a metric or a finding")
     if asked.finding:
         return FindingSymptom(asked.finding)
     return metric_symptom(asked.metric) if is_comparison(asked.metric) else quantity(asked.metric)
@@ -187,7 +187,7 @@ def _words(symptom: Symptom) -> str:
 
 @dataclass(frozen=True)
 class _Inquiry:
-    """What all searches of a study have in common."""
+    """Settings that all searches of a study share."""
 
     asked: ReleaseParameters
     shared: SharedSettings
@@ -219,11 +219,11 @@ class _Inquiry:
 
 @dataclass(frozen=True)
 class _ReleasePlan:
-    """A search, and what it goes on to: the commits between two releases, the commits of a merge."""
+    """A search and its continuations: the commits between two releases, then those of a merge."""
 
     inquiry: _Inquiry
     first: _ReleaseSearch
-    repository: str  # address; empty: nothing goes on
+    repository: str  # address; empty: no commits are searched
 
     def request(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         searches, _ = self._searches(runs)
@@ -243,7 +243,7 @@ class _ReleasePlan:
         return replace(answers[last], result=result)
 
     def _searches(self, runs: Sequence[SweepRun]) -> tuple[list[_ReleaseSearch], str]:
-        """The searches of these runs, and the next one; or why there is no next one, though it was wanted."""
+        """The searches of these runs and the next one; the text says why a next one that is due could not be made."""
         found = [self.first]
         try:
             for run in runs:
@@ -326,5 +326,5 @@ class _ReleaseSearch:
         try:
             built = environments.ensure(Environment.parse(self.points[candidate].environment))
             return environments.changelog(built, self.question.subject)
-        except ScalescopeError:  # it was pruned meanwhile: the answer stands without an address
+        except ScalescopeError:  # the environment was pruned meanwhile: the answer goes without an address
             return ""

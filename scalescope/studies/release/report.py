@@ -1,4 +1,4 @@
-"""A search for the release that brought it: the candidates, what they showed, and the boundary."""
+"""Report of a search for a release: the candidates, their results, and the boundary."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENDED = {
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """A candidate as it was seen; `state` is None if it was not tried."""
+    """A candidate's row in the table; `state` is None if it was not tried."""
 
     label: str
     state: CandidateState | None
@@ -96,7 +96,7 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
 
 
 def _question(study: Study) -> Mapping[str, Any]:
-    """What the last search that has an answer asked; it may be among commits, after one among releases."""
+    """Question of the last answered search, which may be one among commits after one among releases."""
     found: Mapping[str, Any] = {**study.question, **study.result.get("question", {})}
     return found
 
@@ -148,7 +148,7 @@ def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
     if skipped:
         notes.append(Note(f"Between them, neither good nor bad: {', '.join(skipped)}.", Tone.DOUBT))
     if result.get("also_changed"):
-        notes.append(Note(f"What else changed between them: {result['also_changed']}.", Tone.DOUBT))
+        notes.append(Note(f"Also changed between them: {result['also_changed']}.", Tone.DOUBT))
     if result.get("further"):
         notes.append(Note(f"Not narrowed down further: {result['further']}", Tone.DOUBT))
     untried = sum(each.state is None for each in every)
@@ -174,12 +174,10 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     result: Mapping[str, Any] = study.result
     if not result:
         return []
-    rule = f"where one answer is wrong in at most {share(ALPHA)}, by how far all trials agree"
+    rule = f"once its probability of error, from how far all trials agree, is at most {share(ALPHA)}"
     if study.question["mode"] == Mode.METRIC:
         smallest = share(study.question["smallest_effect"])
-        rule = (
-            f"by interleaved pairs with the good end, wrongly in at most {share(ALPHA)}; ends differ from {smallest} on"
-        )
+        rule = f"by interleaved pairs with the good end, at most {share(ALPHA)} wrongly; ends must differ by {smallest}"
     return [
         ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),

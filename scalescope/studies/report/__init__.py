@@ -1,4 +1,4 @@
-"""Studies for people and programs: what a terminal, a page and Prefect show of them."""
+"""Reports of studies, for a terminal, a page and Prefect."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 
 def headline(study: Study) -> str:
-    """Its answer, or that there is none yet."""
+    """The answer of a study, or a sentence that there is none yet."""
     return study.line or "Not finished: there is no answer yet. Run the same command again to continue."

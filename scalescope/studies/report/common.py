@@ -1,4 +1,4 @@
-"""What all kinds of studies say alike: what was asked, and which trials there are."""
+"""Parts that the sheets of all studies share: the question and the trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scalescope.store.store import SweepRun
 
 
 def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:
-    """Workload, parameters, point, cluster and, if one holds for all of it, the environment; without empty ones."""
+    """Workload, parameters, point, cluster and, if `environment`, the environment, each unless empty."""
     question = study.question
     found = [
         ("Workload", ", ".join(map(str, question.get("workloads") or [question.get("workload", "")]))),
@@ -40,7 +40,7 @@ def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     warmups = sum(trial.warmup for trial in every)
     counted = sum(trial.counts for trial in every)
     text = f"{counted:,} of {plural(len(every) - warmups, 'trial')} count"
-    found = [("Trials", text + (f", {plural(warmups, 'warm-up')} besides" if warmups else ""))]
+    found = [("Trials", text + (f", plus {plural(warmups, 'warm-up')}" if warmups else ""))]
     reasons = [reason for run in runs for reason in run_tables.reasons(summarise(run.trials))]
     if reasons:
         more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""

@@ -12,7 +12,7 @@ from scalescope.report.table import to_markdown as table_markdown
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import headline, sheet
 
-# Raised whenever a key of `to_json` changes its meaning or goes.
+# Increased whenever a key of `to_json` changes its meaning or is removed.
 SCHEMA = 1
 
 
@@ -43,7 +43,7 @@ def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
 
 
 def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
-    """All that the terminal shows, and what was asked; escaped for Markdown and HTML."""
+    """The terminal's report and the question, escaped for Markdown and HTML."""
     shown = sheet(study, runs)
     blocks = [
         f"**{markdown_text(headline(study))}**",

@@ -1,4 +1,4 @@
-"""What the page of a study shows besides its table: a chart, a strip of releases, or a forest of ratios."""
+"""Pictures on the page of a study: a chart, a strip of releases, or a forest of ratios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from scalescope.report.table import ReportTable
 from scalescope.studies.comparison.judge import PairedComparison
 
-# Ratios that an axis may name, below and above 1.
+# Ratios below 1 at which an axis may have ticks; their inverses are the ticks above 1.
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 ABOVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 5, 10, 20, 50, 100)
 # Smallest distance between two ticks, as a share of the axis: closer ones would overlap.
@@ -50,13 +50,13 @@ class Chart:
 
     name: str
     title: str
-    text: str  # for those who do not see it
+    text: str  # text for readers who do not see the chart
     legend: tuple[tuple[str, str], ...]  # colours and meanings
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn."""
+    """The pictures of a study; most studies have one kind."""
 
     chart: Chart | None = None
     strip: Sequence[Any] = ()  # candidates of a search for a release

@@ -1,4 +1,4 @@
-"""What a study says, as texts and tables that a terminal, a page and Prefect show alike."""
+"""Texts and tables of a study, the same for a terminal, a page and Prefect."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Sheet:
 
     table: ReportTable | None  # None if nothing is measured yet
     notes: tuple[Note, ...] = ()  # the most important first
-    asked: tuple[tuple[str, str], ...] = ()  # what was asked, as (term, text)
-    sure: tuple[tuple[str, str], ...] = ()  # what the answer rests on and how far it goes, as (term, text)
-    changelog: str = ""  # an address; it comes from outside and may be any text
-    undecided: bool = False  # whether the study ended without telling one way or the other
+    asked: tuple[tuple[str, str], ...] = ()  # the question, as (term, text)
+    sure: tuple[tuple[str, str], ...] = ()  # basis and limits of the answer, as (term, text)
+    changelog: str = ""  # address of release notes; comes from outside and may be any text
+    undecided: bool = False  # True if the study ended without a decision
 
 
 def number(value: Any) -> str:

@@ -13,6 +13,6 @@ segmentation: Vostrikova, 1981).
 Under noise, the relative standard deviation is pooled over repeats, from a prior of 3 %; a border must exceed its
 standard error by normal quantiles corrected for the number of gaps and looks. If repeats run out, an interval is named.
 
-A regime narrower than `Threshold.widest` steps (at most 15 % of the range if the budget suffices) or than four steps
-can be missed, as can a border at the very end of the range that the curve beyond it makes look steep.
+The search can miss a regime narrower than four steps or than `Threshold.widest` steps (at most 15 % of the range if the
+budget suffices), and a border at an end of the range where the curve is steep.
 """

@@ -1,4 +1,4 @@
-"""Which gaps between measured values can a continuous curve not have crossed?"""
+"""Finds gaps between measured values that no continuous curve is likely to have crossed."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SPREAD = 0.25
 CURVED, CLEAR = 1.0, 1.5
 # Smallest share of a change over one step that must be a jump; the rest is the slope of the curve.
 STEEP = 0.2
-# Two jumps the same way within so many steps are part of a curve: 100 tasks on 7, 8, 9 workers.
+# Two jumps in one direction within GRAIN steps are part of a curve, as with 100 tasks on 7, 8, 9 workers.
 GRAIN = 4
-# Statements to correct for: gaps suspected at a time, and looks at each gap before a jump is named.
+# Corrections for multiple tests: gaps suspected at a time, and looks at each gap before a jump is named.
 SEEN, LOOKED = 8, 10
 # Standard errors by which a jump must exceed the noise to be found nearly always.
 POWER = 2.0
@@ -76,18 +76,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Gap:
-    """Two neighbouring measured values, and what lies between them as far as their surroundings tell."""
+    """The gap between two neighbouring measured values, and the jump in it that the values around suggest."""
 
     left: MeasuredValue
     right: MeasuredValue
     size: float  # smallest jump that reconciles both sides, as a share of the larger metric; 0: continuous
     error: float  # standard error of `size`
     bend: float = 0.0  # share of the metric by which the curve may leave the straight line, if it is continuous
-    known: bool = True  # there were enough values around to say so
+    known: bool = True  # False if too few values around the gap were measured
 
     @property
     def width(self) -> int:
-        """In steps."""
+        """Width in steps."""
         return self.right.index - self.left.index
 
     @property
@@ -115,7 +115,7 @@ class Curve:
 
 @lru_cache
 def quantile(confidence: float, statements: int = 1) -> float:
-    """Standard errors that so many statements together stay within (Bonferroni), two-sided."""
+    """Two-sided normal quantile at which `statements` tests together have this confidence (Bonferroni)."""
     return NormalDist().inv_cdf(1 - (1 - confidence) / statements / 2)
 
 
@@ -128,7 +128,7 @@ def is_break(question: ThresholdQuestion, gap: Gap) -> bool:
 
 
 def visible(question: ThresholdQuestion, gap: Gap) -> float:
-    """The size of a jump in the gap that noise would hardly hide."""
+    """Smallest jump in the gap that noise is unlikely to hide."""
     return (quantile(question.confidence, SEEN) + POWER) * gap.error
 
 
@@ -212,7 +212,7 @@ def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, position: int) -> tuple[int, int]:
     """Positions of the two values between which a jump lies; neighbours if noise leaves no doubt.
 
-    A value beside the border may belong to the other side as long as the sum of squared errors, in units of the noise,
+    A value next to the border may belong to the other side as long as the sum of squared errors, in units of the noise,
     grows by no more than the square of the normal quantile (profile likelihood of a single change; Hinkley, 1970).
     """
     if not table.noise:
@@ -229,7 +229,7 @@ def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, p
 
 
 def _strangers(spots: Sequence[MeasuredValue], own: Line, other: Line, noise: float, most: float) -> int:
-    # How many spots of one side, nearest to the border first, may belong to the other.
+    # Number of spots of one side, counted from the border, that may belong to the other side.
     cost, found = 0.0, 0
     for count, spot in enumerate(spots[:-1], start=1):
         cost += _misfit(spot, other, noise) - _misfit(spot, own, noise)
@@ -274,7 +274,7 @@ def _gap(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table:
 def _support(
     spots: Sequence[MeasuredValue], width: int, table: MeasuredValues, *, alone: bool = False
 ) -> list[MeasuredValue]:
-    # The values on one side, nearest first, that say how the curve comes to the gap; empty if they cannot.
+    # The values on one side from which the curve is extrapolated to the gap, nearest first; empty if too few.
     wide = table.noise > 0 and not alone
     most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
     chosen: list[MeasuredValue] = []
@@ -304,8 +304,8 @@ def _line(spots: Sequence[MeasuredValue]) -> Line:
 
 
 def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale: float, noise: float) -> Gap:
-    # Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve. Their slopes
-    # count from the two values on; under noise the lines themselves do, unless the curve is clearly bent.
+    # Lines that meet in the gap need no jump: the secants of every convex or concave curve meet there. Each line starts
+    # at the measured value; under noise it is the fitted line, unless the curve is clearly bent.
     from_left, from_right = b.y - a.y - left.slope * (b.x - a.x), b.y - a.y - right.slope * (b.x - a.x)
     if noise:
         width = (b.x - a.x) ** 2
@@ -325,7 +325,7 @@ def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale:
 
 
 def _beyond(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
-    # How far a value lies off the curve through others on one side of it, and the standard error of that in trials.
+    # Distance of a value from the curve through values on one side, and its standard error in units of one trial's.
     # The family that fits best counts: straight, straight over 1/x (Amdahl), over log x, log y over x (exponential),
     # log y over log x (power law), or a + b/x + c x (times under the universal scalability law; Gunther, 1993).
     everything = (*spots, target)

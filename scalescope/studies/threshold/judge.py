@@ -34,7 +34,7 @@ from scalescope.studies.threshold.question import (
 )
 from scalescope.studies.threshold.search import DETOUR, further, loose
 
-GRAINY = "it changes every few steps"
+GRAINY = "the metric changes every few steps"
 BROKEN = "no valid trial beyond"
 STOPPED = "the search was stopped before its end"
 TENTH = 0.1  # shares below are written with two digits
@@ -46,15 +46,15 @@ WAVES = 3
 
 
 class CurveShape(StrEnum):
-    """What kind of curve the jumps make."""
+    """Kind of curve that the jumps make."""
 
     NONE = "none"
     STEP = "step"
     PULSE = "pulse"  # there and back
-    STAIRCASE = "staircase"  # several the same way
+    STAIRCASE = "staircase"  # several jumps in one direction
     SAWTOOTH = "sawtooth"  # the curve climbs back in between
     WAVE = "wave"  # falling, with treads that lengthen, as ceil(tasks / threads) does
-    STEPS = "steps"  # several without such a pattern
+    STEPS = "steps"  # several jumps without such a pattern
     UNRESOLVED = "unresolved"  # nothing certain
     UNMEASURED = "unmeasured"  # fewer than two values could be measured
 
@@ -70,12 +70,12 @@ class Jump:
     ratio: float | None  # after / before; None if before is about 0, or the sign changes
     exact: bool  # left and right are one step apart, and noise leaves no doubt
     why_not_exact: str
-    points: int  # values that had been measured when both of these first were
+    points: int  # measured values when both sides of the jump were first known
 
 
 @dataclass(frozen=True)
 class Unresolved:
-    """A part of the range that may hold jumps, and why that is not known."""
+    """A part of the range that may hold jumps, and why it is undecided."""
 
     low: float
     high: float
@@ -84,7 +84,7 @@ class Unresolved:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The answer."""
+    """The answer of a search for thresholds."""
 
     question: ThresholdQuestion
     jumps: tuple[Jump, ...]
@@ -109,7 +109,7 @@ class Threshold:
 
 
 def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> Threshold:
-    """Say where the metric jumps, as far as the readings tell; best when `further` has no more to ask."""
+    """Say where the metric jumps, as far as the readings tell; final once `further` asks for no more values."""
     table = tabulate(question, readings)
     jumps: tuple[Jump, ...] = ()
     unresolved: tuple[Unresolved, ...] = ()
@@ -145,7 +145,7 @@ def _sort_out(
     grain = _grain(question, curve)
     budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
     trials = plural(question.max_repeats, "trial")
-    noise = f"noise of {_percent(table.noise)} forbids more with {trials} of a point" if ended else STOPPED
+    noise = f"noise of {_percent(table.noise)} hides the exact place with {trials} of a point" if ended else STOPPED
     jumps: list[Jump] = []
     doubts = [(curve.gaps[i].left, curve.gaps[i].right, GRAINY) for i in grain]
     doubts += [(gap.left, gap.right, budget) for gap in loose(question, table, curve)]
@@ -167,7 +167,7 @@ def _sort_out(
         if untried(gap, table):
             doubts.append((gap.left, gap.right, budget))
         elif all(gap.right.x <= jump.left or jump.right <= gap.left.x for jump in jumps):
-            jumps.append(_jump(gap.left, gap.right, f"it takes {gap.width} steps", readings))
+            jumps.append(_jump(gap.left, gap.right, f"the change takes {gap.width} steps", readings))
     return tuple(sorted(jumps, key=lambda jump: jump.left)), _merge(doubts)
 
 
@@ -181,7 +181,7 @@ def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[Me
 
 
 def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
-    # Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close.
+    # Breaks that are part of a curve rather than the border of a regime: the next in the same direction is too close.
     narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
     close = {
         each

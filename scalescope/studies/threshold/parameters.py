@@ -15,9 +15,7 @@ MaxPoints = Annotated[
 ]
 MaxRepeats = Annotated[
     int,
-    Parameter(
-        "Most trials of one value, where trials differ.", title="Most trials of a value", minimum=1, maximum=1000
-    ),
+    Parameter("Most trials of one value, if trials differ.", title="Most trials of a value", minimum=1, maximum=1000),
 ]
 MinJump = Annotated[
     float,
@@ -48,5 +46,5 @@ class ThresholdParameters(StudyParameters, OneWorkload):
     metric: Annotated[str, METRIC] = "tasks"
     max_points: MaxPoints = 40
     max_repeats: MaxRepeats = 5
-    # Below 5 % lie the stairs that rounding to whole tasks leaves in any count above twenty.
+    # Rounding to whole tasks makes jumps below 5 % in any count above twenty.
     min_jump: MinJump = 0.05

@@ -1,4 +1,4 @@
-"""Checks what a search for thresholds is given, and plans its sweep."""
+"""Checks the parameters of a search for thresholds, and plans its sweep."""
 
 from __future__ import annotations
 

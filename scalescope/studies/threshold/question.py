@@ -1,4 +1,4 @@
-"""What is asked, what was read, and the grid that both lie on."""
+"""The question of a search, its readings, and the grid of axis values that both use."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class ThresholdQuestion(Mapped):
-    """Where along an axis does a metric jump?"""
+    """The question where a metric jumps along an axis."""
 
     low: float
-    high: float  # left out if no whole number of steps leads there
+    high: float  # end of the range; not tried if no whole number of steps leads there
     step: float = 1  # a jump is exact when it lies between two values one step apart
-    metric: str = "metric"  # for words only, as `axis`
+    metric: str = "metric"  # like `axis`, used in texts only
     axis: str = "value"
     max_points: MaxPoints = ThresholdParameters.max_points
     max_repeats: MaxRepeats = ThresholdParameters.max_repeats
     min_jump: MinJump = ThresholdParameters.min_jump
-    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each statement under noise
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each statement, if `noisy`
     noisy: bool = False  # two trials of a value may differ; else no value is measured twice
 
     def __post_init__(self) -> None:
         parameters.check_fields(self, "threshold")
         if not all(math.isfinite(number) for number in (self.low, self.high, self.step)) or self.step <= 0:
-            raise InvalidField("threshold.step", self.step, "a number above zero, between finite ends")
+            raise InvalidField("threshold.step", self.step, "a finite step above zero, with finite ends")
         if self.high - self.low < self.step * (1 - _ON_GRID):
             raise InvalidField("threshold.high", self.high, "at least one step above low")
 
@@ -53,7 +53,7 @@ class ThresholdQuestion(Mapped):
 
     @property
     def parts(self) -> int:
-        """Parts of the range before anything is known; half of the budget is kept for what they show."""
+        """Parts into which the range is cut first; half of the budget is kept for the gaps that they show."""
         return max(1, min(LOOKS, self.last, self.max_points // 2))
 
     def value(self, index: int) -> float | int:
@@ -98,7 +98,7 @@ class MeasuredValues:
     broken: frozenset[int]  # indices that could not be measured
     retry: tuple[int, ...]  # indices whose only trial was not valid
     noise: float  # relative standard deviation of a trial; 0 without noise
-    unit: float  # all values of a count differ by multiples of it; 0 for other metrics
+    unit: float  # largest number of which all differences of a count are multiples; 0 for other metrics
     trials: int  # valid or not
     part: float  # steps in one of the parts into which the range is cut
 

@@ -38,7 +38,7 @@ class TriedValue:
 
 
 def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
-    """What was measured, in the order of the axis; of an unfinished search what there is so far."""
+    """The tried values in the order of the axis, so far if the search is unfinished."""
     question = ThresholdQuestion.from_mapping(study.question)
     metric = quantity(question.metric)
     found: dict[float, list[float | None]] = {}
@@ -53,7 +53,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     question, result = ThresholdQuestion.from_mapping(study.question), study.result
     measured = spots(study, runs)
     asked = [
-        ("Metric", f"{question.metric}; a jump is worth naming from {share(question.min_jump)} on"),
+        ("Metric", f"{question.metric}; jumps of {share(question.min_jump)} or more are named"),
         ("Axis", f"{question.axis} from {number(question.low)} to {number(question.high)} by {number(question.step)}"),
         *common.asked(study, runs),
         ("Limits", pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})),

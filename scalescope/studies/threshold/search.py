@@ -38,11 +38,11 @@ BLIND = 0.5
 END_TRIALS = 3
 # CONFIRM trials of a value on an unclear side of a jump; then values around it, down to 1 / CLOSE of a part.
 CONFIRM, CLOSE = 2, 8
-# A gap is measured again until it is free of a jump worth naming with this confidence.
+# Confidence needed to call a gap free of jumps; until then it is measured again.
 DOUBT = 0.9
 # A value counts as round if its roundness is at least 1 / NOTABLE of the range.
 NOTABLE = 8
-# The search ends after so many values if none of them could be measured.
+# Number of values after which the search ends if none could be measured.
 HOPELESS = 3
 # Steps by which a value that cannot be measured may be replaced by a neighbour.
 DETOUR = 1
@@ -51,10 +51,10 @@ _SMALL = 4
 
 
 def further(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> tuple[float | int, ...]:
-    """The values to measure next, one trial each; empty when all is said that can be.
+    """The values to measure next, one trial each; empty when nothing is left to ask.
 
-    A function of its arguments alone: a search that was killed goes on where it stopped. A value may be asked for
-    again, after an invalid trial or against noise.
+    Depends on its arguments alone, so a search that was killed goes on where it stopped. A value may be asked for
+    again, after an invalid trial or to average noise.
     """
     table = tabulate(question, readings)
     wanted: Sequence[int] = table.retry or _explore(question, table)
@@ -153,7 +153,7 @@ def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def _limit(table: MeasuredValues, curve: Curve) -> float:
-    # Steps that a gap may be wide: half the distance between jumps where these follow each other.
+    # Widest gap in steps: half the distance between jumps, if jumps follow each other.
     limit = WIDEST * table.part
     if len(curve.steps) > 2:
         between = statistics.median(b - a for a, b in itertools.pairwise(curve.steps))
@@ -202,7 +202,7 @@ def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, ga
 
 
 def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
-    # Where the jump would end if jumps came at even distances; at multiples of the first if there is but one.
+    # Where the jump would end if jumps came at even distances; at multiples of the first if there is only one.
     steps, middle = curve.steps, gap.left.index + gap.right.index
     if not steps:
         return []
@@ -217,7 +217,7 @@ def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
 
 
 def _round_numbers(question: ThresholdQuestion, gap: Gap) -> list[int]:
-    # Where the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike.
+    # Where the jump may end because programs have round constants, such as 199 -> 200 or 128 -> 129.
     low, high = gap.left.index, gap.right.index
     if not isinstance(question.value(0), int):
         return []

@@ -107,7 +107,9 @@ def test_the_exit_status_follows_the_requirements_when_there_are_any(
     run_of(Severity.HIGH)
     assert cli.run(["show", "--store", address, "--require", condition]) == status
     output = capsys.readouterr()
-    assert said.replace("there are", "of these points none is meant") in " ".join((output.out + output.err).split())
+    assert said.replace("there are", "no measured point matches; there are") in " ".join(
+        (output.out + output.err).split()
+    )
     command = ["show", "--store", address, "--require", condition]
     assert cli.run([*command, "--json", "--require", "efficiency < 2"]) == status
     if output.out:

@@ -169,7 +169,7 @@ def test_runs_and_studies_are_listed_together_newest_first(
         (["show", "threshold-"], "Several studies begin with 'threshold-'"),
         (["show", "compare", "latest", "threshold"], "threshold is a study"),
         (["report", "release"], "There is no study 'release'"),
-        (["report", "threshold", "--trial", "x"], "--trial looks into a trial of a run"),
+        (["report", "threshold", "--trial", "x"], "--trial needs a run"),
     ],
 )
 def test_show_and_report_refuse_unknown_or_ambiguous_names(

@@ -147,7 +147,7 @@ def test_more_threads_than_cores_per_job_are_refused_before_submission() -> None
         ({"kind": "scheduler"}, "or else cluster.scheduler_file"),
         ({"kind": "scheduler", "address": "tcp://a:1", "scheduler_file": "f"}, "or else cluster.scheduler_file"),
         ({"kind": "scheduler", "address": "10.0.0.7"}, "PROTOCOL://HOST:PORT"),
-        ({"kind": "scheduler", "address": "tls://a:1", "tls_cert": "c"}, "all three files of TLS"),
+        ({"kind": "scheduler", "address": "tls://a:1", "tls_cert": "c"}, "all three TLS files"),
         ({"kind": "custom"}, "package.module:Class"),
         ({"kind": "custom", "cluster_class": "os.system"}, "package.module:Class"),
         ({"kind": "custom", "cluster_class": "a:B", "arguments": "{"}, "a mapping that JSON can carry"),

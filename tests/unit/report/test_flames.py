@@ -33,7 +33,7 @@ def reported(recorded_run: Callable[..., Any], told: dict[str, Any], **capture: 
 @pytest.mark.parametrize("why", ["the time of this cluster is virtual", ""])
 def test_a_report_without_profiles_states_the_reason(recorded_run: Callable[..., Any], why: str) -> None:
     page, _, metrics = reported(recorded_run, {}, unprofiled=why)
-    assert f"Not known: {why or 'the workers told nothing'}." in page.words
+    assert f"Not known: {why or 'the workers reported nothing'}." in page.words
     assert busy_line(metrics) == ""
 
 

@@ -51,7 +51,7 @@ def test_code_of_another_user_is_not_run_without_confirmation(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     assert cli.run([command, "latest", "--store", address, "--no-prefect", *more]) == 2
     said = capsys.readouterr().err
-    assert f"was stored by mallory, and names code that would run as you: {path}:run" in said
+    assert f"was stored by mallory; its code would run with your rights: {path}:run" in said
     assert "--others-code" in said
     assert not seen.exists()
     with Store.open(address) as store, pytest.raises(OthersCode):

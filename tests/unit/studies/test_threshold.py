@@ -122,7 +122,7 @@ def test_a_wave_is_recognised_and_its_unresolved_parts_are_named() -> None:
     assert threshold.points == 40
     reasons = {part.reason for part in threshold.unresolved}
     assert any("budget of 40" in reason for reason in reasons)
-    assert reasons <= {"the budget of 40 points is used up", "it changes every few steps"}
+    assert reasons <= {"the budget of 40 points is used up", "the metric changes every few steps"}
     assert "; not resolved: " in threshold.line
 
 
@@ -244,7 +244,7 @@ def test_an_interrupted_search_asks_for_the_remaining_points() -> None:
 def test_a_change_that_takes_two_steps_is_bracketed() -> None:
     threshold = found(lambda x: 800 if x < 200 else 600 if x == 200 else 404, 50, 400)
     [jump] = threshold.jumps
-    assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (199, 201, False, "it takes 2 steps")
+    assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (199, 201, False, "the change takes 2 steps")
 
 
 # ------------------------------------------------------------------ what breaks

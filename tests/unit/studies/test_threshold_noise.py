@@ -131,7 +131,7 @@ def test_a_noisy_change_that_takes_two_steps_is_not_exact() -> None:
     ]
     threshold = judge(question, readings)
     [jump] = threshold.jumps
-    assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (40, 60, False, "it takes 2 steps")
+    assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (40, 60, False, "the change takes 2 steps")
 
 
 def test_strong_noise_gives_no_exact_jump_but_a_large_smallest_visible_jump() -> None:

@@ -1,1 +1,1 @@
-"""Revisions, oldest first. They are never changed once released, and never import `schema`, which moves on."""
+"""Revisions, oldest first. A released revision never changes, and never imports `schema`, which does."""

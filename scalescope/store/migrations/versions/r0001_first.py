@@ -1,4 +1,4 @@
-"""The first tables. Revisions change older stores only: a new one is made from `schema`."""
+"""The first tables. Revisions change older stores only; a new store is made from `schema`."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Nothing is older."""
+    """No older store exists, so nothing is upgraded."""

@@ -1,4 +1,4 @@
-"""Findings say at which line of the user's code they are."""
+"""Adds the line of the user's code to findings."""
 
 from __future__ import annotations
 
