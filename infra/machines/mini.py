@@ -38,7 +38,7 @@ NETWORK = 77  # N of the addresses 10.N.0.0/24; this machine is 10.N.0.1, and th
 MOST = 250  # most machines that the addresses allow
 HEADROOM = 0.4  # cores that all machines together leave to scheduler, client and kernel
 PERIOD_US, QUOTA_US = 10_000, 1_000  # the usual period of a control group, and the kernel's smallest quota
-QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # of a link; a burst must hold a packet of 64 KiB
+QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # buffers of a link; a burst must hold a packet of 64 KiB
 END_S = 5.0  # seconds that a worker gets to leave its scheduler
 # Ten times distributed's intervals, with which profiling would take a third of a tenth of a core.
 INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}

@@ -93,7 +93,7 @@ class Attempts:
     disk_read: Floats  # seconds of reading spilled inputs
     disk_write: Floats  # seconds of spilling
     span: Floats  # longest dependency path that ends with it, in seconds
-    useful: Bools  # whether it finished, and its result was not computed again because its worker died
+    useful: Bools  # True if it finished and its result was never computed again after a worker died
     group: Sequence[str]  # task group
     prefix: Sequence[str]  # task prefix
 

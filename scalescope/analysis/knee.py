@@ -98,7 +98,7 @@ class Knee:
     k: float | None = None  # workers (or threads, see `unit`) at which throughput stops growing
     low: float | None = None  # ends of the 95 % interval of k, if the model holds
     high: float | None = None
-    capped: bool = False  # whether the number of tasks is the cause
+    capped: bool = False  # True if the number of tasks is the cause
     refine: tuple[int, ...] = ()  # worker counts to measure next, most useful first
 
     @property

@@ -55,7 +55,7 @@ class Model:
     parameters: Mapping[str, Callable[[Floats], Floats]] = field(compare=False)
     curve: Callable[..., Floats]  # throughput for threads and shape parameters, up to the rate; broadcasts
     knee: Callable[..., Floats] | None = None  # threads at which throughput stops growing, for shape parameters
-    whole: bool = False  # whether its parameter is a whole number, so that only the candidates are tried
+    whole: bool = False  # True if its parameter is a whole number; only the candidates are then tried
 
     def candidates(self, threads: Floats) -> list[Floats]:
         return [values(threads) for values in self.parameters.values()]

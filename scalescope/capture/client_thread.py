@@ -38,10 +38,10 @@ class CodePlace(NamedTuple):
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
-    waits: bool = False  # whether it waits for a cluster
+    waits: bool = False  # True if it waits for a cluster
     imports: bool = False
-    flow: bool = False  # whether Prefect worked around the function of a flow
-    meta: bool = False  # whether Dask called it to learn the type of its result
+    flow: bool = False  # True if Prefect worked around the function of a flow
+    meta: bool = False  # True if Dask called it to learn the type of its result
     elsewhere: bool = False  # whether it is in a call for another cluster
 
 

@@ -1,6 +1,6 @@
 """Tools for coding agents over the Model Context Protocol: each runs one command with `--brief --json`.
 
-So agents and people get the same answers, and a script cannot write into the protocol's streams.
+Agents and people get the same answers, and a script cannot write into the protocol's streams.
 """
 
 from __future__ import annotations

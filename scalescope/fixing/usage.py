@@ -14,7 +14,7 @@ NETWORK = 100e6  # bytes/s between hosts of a cluster: transfers within this mac
 
 @dataclass(frozen=True)
 class Usage:
-    """Of all clusters that a program made, by its record."""
+    """Sum over all clusters that a program made, by its record."""
 
     workers: int
     transferred_bytes: int

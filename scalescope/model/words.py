@@ -9,7 +9,7 @@ from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
-    """So many significant digits, but all digits before the point, without an exponent: `0.202`, `12.8`, `3,843`."""
+    """`digits` significant digits, all those before the point, and no exponent: `0.202`, `12.8`, `3,843`."""
     rounded = f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
     return format(Decimal(rounded), ",f")
 

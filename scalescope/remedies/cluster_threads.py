@@ -93,7 +93,7 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
 
 
 def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
-    """Of `DaskTaskRunner(cluster_kwargs={...})`, or without it, whose cluster has the defaults of `LocalCluster`."""
+    """Threads of `DaskTaskRunner(cluster_kwargs={...})`; without it, its cluster has the defaults of `LocalCluster`."""
     given = argument(call, "cluster_kwargs")
     if given is None:
         added = _expression(source, "cluster_kwargs", repr(dict(change)).replace("'", '"'))

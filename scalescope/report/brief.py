@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.finding import Finding, Gain, Severity, Verdict
 from scalescope.model.mapping import Mapped
 from scalescope.model.trial import ran_what
 from scalescope.model.words import number, percent
@@ -264,5 +264,4 @@ def _value(value: float | int | str) -> str:
 def _gain(found: BriefFinding) -> str:
     if found.predicted_s is None or found.now_s is None:
         return ""
-    measured = "" if found.measured_s is None else f"; measured {number(found.measured_s)} s"
-    return f" (predicted {number(found.predicted_s)} s instead of {number(found.now_s)} s{measured})"
+    return f" ({Gain(found.now_s, found.predicted_s, measured_s=found.measured_s)})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 from scalescope import __version__
 from scalescope.analysis.events import Tables
 from scalescope.errors import UsageError
+from scalescope.model.finding import Place
 from scalescope.report.files import replacing
 
 SAMPLE_S = 0.01  # seconds of a thread that a sample stands for
 NO_STACK = "(stack not known)"
-_USERS = re.compile(r"(?P<file>[^:; ]+):(?P<line>\d+) (?P<name>\S+)")  # a frame of the user's code
 
 
 def write(tables: Tables, place: str | Path, form: str, *, title: str = "") -> int:
@@ -75,8 +74,10 @@ def _speedscope(rows: Rows, title: str) -> str:
 
 
 def _frame(text: str) -> dict[str, Any]:
-    found = _USERS.fullmatch(text)
-    return {"name": found["name"], "file": found["file"], "line": int(found["line"])} if found else {"name": text}
+    place = Place.of(text)
+    return (
+        {"name": place.function, "file": place.file, "line": place.line} if place and place.function else {"name": text}
+    )
 
 
 FORMS: Mapping[str, Callable[[Rows, str], str]] = {"speedscope": _speedscope, "collapsed": _collapsed}

@@ -175,7 +175,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
 
 
 def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
-    """Of the trials that show the symptom, the one with the smallest share of busy worker time."""
+    """The trial with the smallest share of busy worker time, among those that show the symptom."""
     showing = [trial for trial in trials if symptom.shows(sweep, trial)]
     if not showing:
         raise InvalidField(

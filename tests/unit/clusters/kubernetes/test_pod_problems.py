@@ -190,7 +190,7 @@ def test_events_explain_why_a_pod_is_gone(reason: str, category: str) -> None:
 
 
 def test_an_eviction_that_was_cancelled_took_no_pod_away() -> None:
-    """So the taint manager says when somebody else deletes a pod that it watched."""
+    """The taint manager says this when somebody else deletes a pod that it watched."""
     gone = PodProblem("Deleted", "the pod is being deleted", "p")
     event = {"reason": "TaintManagerEviction", "message": "Cancelling deletion of Pod team/p"}
     assert with_events(gone, [event]) == gone

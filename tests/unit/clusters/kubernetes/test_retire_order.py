@@ -1,4 +1,4 @@
-"""Which workers are retired when the operator only says how many."""
+"""Workers to retire when the operator only says how many."""
 
 from __future__ import annotations
 
