@@ -54,6 +54,7 @@ _READING = (
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
 COUNTED = 500  # most tasks of a prefix that are told apart
+_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # in names of parameters
 TEXT = 200  # most characters of an argument that are compared
 # Frames between the worker and the function of a task
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
@@ -282,6 +283,8 @@ def _arguments(frame: Any) -> str | None:
     code, variables = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = names[1:] if code.co_name == "__init__" else names
+    if any(part in name.lower() for name in names for part in _SECRETS):
+        return None
     texts = [_argument_text(variables[name]) if name in variables else None for name in names]
     given = [text for text in texts if text is not None]
     return ", ".join(given) if len(given) == len(names) else None

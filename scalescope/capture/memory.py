@@ -18,6 +18,7 @@ from distributed import Client
 from scalescope.capture import inside_tasks, process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
+from scalescope.redaction import masked
 
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
@@ -158,7 +159,7 @@ def _same_calls(asked: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 counts = {"samples": samples, "reading": reading, "tasks": of_tasks, "processes": 1}
                 found.setdefault((prefix, *call), Counter()).update(counts)
     return [
-        {"prefix": prefix, "call": call, "arguments": arguments, "where": where, **counts, "seen": seen[prefix]}
+        {"prefix": prefix, "call": call, "arguments": masked(arguments), "where": where, **counts, "seen": seen[prefix]}
         for (prefix, call, arguments, where), counts in found.items()
         if counts["tasks"] > counts["processes"] and counts["reading"]
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import configparser
 import hashlib
+import json
 import os
 import sys
 import threading
@@ -22,7 +23,7 @@ from distributed import Client, LocalCluster, get_worker, profile
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks, thread_seconds
 from scalescope.capture import inside_tasks as shipped
-from scalescope.capture.memory import _inside
+from scalescope.capture.memory import _inside, _same_calls
 from scalescope.capture.recording import Capture, Recording
 from scalescope.diagnosis.causes.event_loop_blocked import event_loop_blocked
 from scalescope.diagnosis.causes.retried_tasks import retried_tasks
@@ -180,6 +181,26 @@ def test_a_call_that_reads_the_same_in_each_task_is_told_apart(workers: Client, 
 )
 def test_arguments_that_are_compared(value: Any, text: str | None) -> None:
     assert shipped._argument_text(value) == text
+
+
+def login(user: str, password: str) -> Any:
+    return sys._getframe()
+
+
+def connect(address: str) -> Any:
+    return sys._getframe()
+
+
+def test_arguments_that_are_secret_by_their_name_are_not_told() -> None:
+    assert shipped._arguments(connect("db")) == "'db'"
+    assert shipped._arguments(login("me", "hunter2")) is None
+
+
+def test_an_address_in_a_call_loses_its_password() -> None:
+    call = ("connect", repr("postgresql://me:hunter2@db/x"), "my_job.py:7 load", 9, 9, 9)
+    (told,) = _same_calls([{"calls": {"load": (9, [call])}}])
+    assert "hunter2" not in json.dumps(told)
+    assert "postgresql://me:***" in told["arguments"]
 
 
 # ------------------------------------------------------------------ coroutine functions
