@@ -12,9 +12,8 @@ from pathlib import Path
 
 import scalescope
 from scalescope.errors import EnvironmentFailed
+from scalescope.model import OLDEST_DISTRIBUTED
 from scalescope.model.environment import OLDEST_PYTHON
-
-OLDEST_DISTRIBUTED = (2023, 5)  # the oldest release with the internals that `capture` and `clusters` use
 
 _TIMEOUT_S = 120.0
 _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"

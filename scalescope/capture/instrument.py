@@ -151,8 +151,9 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     first = code.co_firstlineno
     text = "".join(_block(code, source[first - 1 :]))
     is_indented = text[:1].isspace()
+    before = "\n" * (first - 2) + "if 1:\n" if is_indented else "\n" * (first - 1)
     try:
-        tree = ast.parse(f"if 1:\n{text}" if is_indented else f"\n{text}")
+        tree = ast.parse(before + text)
     except SyntaxError as error:
         raise NotInstrumented(f"{code.co_filename}:{first}: {error}") from error
     body = tree.body[0].body if is_indented else tree.body  # type: ignore[attr-defined]
@@ -161,8 +162,7 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
         raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
     function.returns = None  # decorators stay, since the code begins at their line; they are not called
     _Calls(function).put()
-    outer = _around(code, qualname, function)
-    made = _compiled(ast.increment_lineno(ast.fix_missing_locations(outer), first - 2), code)
+    made = _compiled(_around(code, qualname, function), code)
     same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
     if any(getattr(made, name) != getattr(code, name) for name in same):
         raise NotInstrumented(f"{code.co_filename}:{first}: its source does not belong to it")
@@ -205,6 +205,9 @@ class _Calls(ast.NodeTransformer):
         changed: ast.Return = _at(ast.Return(self._left(node.value or ast.Constant(None))), node)
         return changed
 
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        return node if isinstance(node, ast.expr) else super().generic_visit(node)  # a `return` is in no expression
+
     def _leave_alone(self, node: ast.AST) -> ast.AST:
         return node
 
@@ -212,10 +215,13 @@ class _Calls(ast.NodeTransformer):
 
 
 def _at(node: Any, place: ast.AST) -> Any:
-    """`node`, whose parts without a position get that of `place`."""
-    for each in ast.walk(node):
-        if "lineno" in each._attributes and not hasattr(each, "lineno"):
-            ast.copy_location(each, place)
+    """`node` at the position of `place`, with its parts; parts that have a position keep it, with all of theirs."""
+    if "lineno" in node._attributes:
+        if hasattr(node, "lineno"):
+            return node
+        ast.copy_location(node, place)
+    for each in ast.iter_child_nodes(node):
+        _at(each, place)
     return node
 
 
@@ -230,12 +236,9 @@ def _around(code: CodeType, qualname: str, function: ast.stmt) -> ast.Module:
     free = [name for name in code.co_freevars if name != "__class__"]
     if free:
         around = ast.parse(f"def around({', '.join(free)}): pass").body[0]
-        around.body = [inner]  # type: ignore[attr-defined]
+        around.body = [_at(inner, function)]  # type: ignore[attr-defined]
         inner = around
-    for each in ast.walk(inner):
-        if "lineno" in each._attributes and not hasattr(each, "lineno"):
-            ast.copy_location(each, function)
-    return ast.Module([inner], [])
+    return ast.Module([_at(inner, function)], [])
 
 
 def _compiled(tree: ast.Module, code: CodeType) -> CodeType:

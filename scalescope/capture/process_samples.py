@@ -32,8 +32,8 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
     quantities = monitor.quantities
     if take:
         await beat(dask_worker)
-    names = ("gpu", "inside", "garbage")
-    sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
+    ours = getattr(dask_worker.plugins.get("scalescope-worker"), "plugins", {}) if take else {}
+    sampler, inside, garbage = (ours.get(f"scalescope-{name}") for name in ("gpu", "inside", "garbage"))
     garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # the scheduler's
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {

@@ -16,7 +16,19 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, clock, garbage, gpu, inside_tasks, logs, memory, recorder, waits
+from scalescope.capture import (
+    actors,
+    blackbox,
+    clock,
+    garbage,
+    gpu,
+    inside_tasks,
+    logs,
+    memory,
+    recorder,
+    waits,
+    worker_plugins,
+)
 from scalescope.capture.shipping import Shipment, register
 from scalescope.capture.unheard import unheard
 from scalescope.errors import CaptureError
@@ -96,16 +108,15 @@ class Capture:
                 limits |= {"lag_interval_s": recorder.LAG_INTERVAL_S, "undrained_s": recorder.UNDRAINED_S}
             register(client, recorder, "Recorder", owner=client.id, **limits)
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
-            self._install(clock, "SameHostClock", kernel=kernel)
-            self._install(waits, "Waits")
-            self._install(actors, "ActorCalls")
+            plugins = [Shipment(clock, "SameHostClock", {"kernel": kernel})]
+            plugins += [Shipment(waits, "Waits", {}), Shipment(actors, "ActorCalls", {})]
             if drain_interval_s is not None:  # real workers
-                self._install(garbage, "GarbageCollections")
-                self._install(gpu, "GpuSampler")
-                self._install(inside_tasks, "InsideTasks")
+                plugins += [Shipment(garbage, "GarbageCollections", {}), Shipment(gpu, "GpuSampler", {})]
+                plugins += [Shipment(inside_tasks, "InsideTasks", {})]
             if log_folder is not None:
-                self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
+                plugins += [Shipment(blackbox, "BlackBox", {"folder": str(log_folder.absolute())})]
                 self._install(blackbox, "ExitCodes", nanny=True)
+            self._install(worker_plugins, "WorkerPlugins", plugins=plugins)
         except Exception as error:
             self.close()
             raise CaptureError(

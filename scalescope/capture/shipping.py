@@ -31,11 +31,14 @@ _LOAD = """\
 
 
 class Shipment:
-    """Unpickles into `module.attribute`, or into its result for `arguments` (plain values)."""
+    """Unpickles into `module.attribute`, or into its result for `arguments` (plain values and shipments)."""
 
     def __init__(self, module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> None:
         self.expression = expression(module, attribute, arguments)
         self.name = getattr(getattr(module, attribute), "name", attribute)
+
+    def __repr__(self) -> str:
+        return self.expression
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return eval, (self.expression,)

@@ -14,7 +14,7 @@ from typing import Any
 
 from scalescope.capture.user_code import is_library
 from scalescope.errors import ScalescopeError
-from scalescope.model.trial import TrialState
+from scalescope.model.trial_state import TrialState
 from scalescope.model.words import shortened
 from scalescope.redaction import hide
 from scalescope.sent_code import SENT

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from scalescope.errors import printable
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
+from scalescope.model.trial_state import RAN as RAN
+from scalescope.model.trial_state import TrialState as TrialState
 
 BLAMED = "blamed"  # fact: the main reasons why threads waited, thread-seconds by text
 PASSED_ON = "passed_on"  # fact: the part of `BLAMED` in waits for tasks that were made late, thread-seconds by text
-RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 CUT_OFF = "cut_off"  # fact: the driver lost its connection to the scheduler, which made the trial invalid
 SILENT = "silent"  # fact of a cluster: seconds without an answer from the control plane through which results come
-
-
-class TrialState(StrEnum):
-    """Worth of a trial as a data point."""
-
-    VALID = "valid"  # a data point
-    FAILED = "failed"  # the workload raised, or its answer was wrong
-    # the machine misbehaved (workers missing or lost, capture incomplete, host overloaded, timed out): no data point
-    INVALID = "invalid"
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from scalescope.driver.attempt import Attempt, describe, plain
 from scalescope.errors import UsageError
 from scalescope.model import spool
 from scalescope.model.standstill import STANDSTILL
-from scalescope.model.trial import RAN
+from scalescope.model.trial_state import RAN
 from scalescope.model.words import duration
 from scalescope.own_code.hang_watch import HangWatch
 from scalescope.own_code.record import Recorded

@@ -13,9 +13,8 @@ from scalescope.capture.live import snapshot, standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls, DirectCalls
 from scalescope.capture.live.standing_tasks import Hang, counted, described, states
 from scalescope.capture.shipping import Shipment
-from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
-from scalescope.interpreters import OLDEST_DISTRIBUTED
+from scalescope.model import OLDEST_DISTRIBUTED
 from scalescope.model.standstill import STILL_S, Standstill
 
 # Seconds between two looks, or longer, so that looks take at most this share of the scheduler's time
@@ -174,6 +173,8 @@ class ClusterWatch:
                 next_step="set `distributed.scheduler.pickle: true`, the default, in its Dask configuration",
             ) from error
         except (OSError, TypeError, MemoryError) as error:  # TypeError: an address with TLS, but no certificates
+            from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
+
             raise ClusterError(
                 f"the scheduler cannot be reached, or does not answer within {limit_s:g} s",
                 where=self.asker.address,

@@ -1,0 +1,14 @@
+"""The state of a trial, apart from `model.trial` since the process of a user's script imports little."""
+
+from enum import StrEnum
+
+RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
+
+
+class TrialState(StrEnum):
+    """Worth of a trial as a data point."""
+
+    VALID = "valid"  # a data point
+    FAILED = "failed"  # the workload raised, or its answer was wrong
+    # the machine misbehaved (workers missing or lost, capture incomplete, host overloaded, timed out): no data point
+    INVALID = "invalid"
