@@ -115,9 +115,10 @@ class SgeCluster(BatchCluster):
                 ends_run=True,
             )
         reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
-        if pending[0].category == "held":
-            reasons = f"job {first} is held (`qrls {first}` lets it go if you held it, or it waits for another job)"
-        return self._wait([job.id for job in pending], reasons, running)
+        release = f"qrls {first}" if all(job.category == "held" for job in pending) else ""
+        if release:
+            reasons = f"you or an administrator held job {first}, or it waits for another job"
+        return self._wait([job.id for job in pending], reasons, running, release)
 
     def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
         """What keeps jobs that have a host from running."""
