@@ -90,6 +90,11 @@ class BatchCluster(JobQueueCluster):
             except RuntimeError as error:  # among others: a job has ended already
                 _logger.info("%s", error)
 
+    def _suspended(self) -> list[str]:
+        status = self.spec.status
+        known = status.ask([job.id for job in self._jobs]) if status else None
+        return [job.id for job in known or () if status and status.category(job.state) == "suspended"]
+
     def _remove_jobs(self, timeout_s: float) -> str:
         self._cancel(self._submitted)
         self._submitted = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
@@ -80,6 +81,11 @@ class SgeCluster(BatchCluster):
         except GridEngineSilent as error:
             return error.line
         return ", ".join(left)
+
+    def _suspended(self) -> list[str]:
+        with suppress(GridEngineSilent):
+            return [job.id for job in self._engine.jobs(self.label) if job.category == "suspended"]
+        return []
 
     def _nodes(self) -> dict[str, str]:
         return self._hosts

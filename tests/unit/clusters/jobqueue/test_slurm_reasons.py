@@ -71,13 +71,13 @@ def test_the_category_of_a_limit_follows_from_its_name(resource: str) -> None:
 
 def test_a_limit_is_called_a_time_limit_only_if_slurm_names_a_time() -> None:
     for name, category in reasons.REASONS.items():
-        if category == "time-limit-too-long":
+        if category in ("time-limit-too-long", "account-time-limit"):
             assert re.search("Time|Wall", name), name
     for text in ("QOSMaxSubmitJobPerUserLimit", "AssocMaxSubmitJobLimit", "QOSGrpSubmitJobsLimit"):
         said = f"{text}; Batch job submission failed: {POLICY}"
         assert failures.refused(said).category == "submitted-jobs-limit"
     assert failures.refused(POLICY).category == "unnamed-limit"
-    assert failures.refused(f"AssocMaxWallDurationPerJobLimit; {POLICY}").category == "time-limit-too-long"
+    assert failures.refused(f"AssocMaxWallDurationPerJobLimit; {POLICY}").category == "account-time-limit"
 
 
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
