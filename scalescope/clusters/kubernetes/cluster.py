@@ -381,7 +381,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):
             manifest["metadata"]["labels"][manifests.RUN] = run
-        return api.create(manifest)
+        try:
+            return api.create(manifest)
+        except RequestRefused as error:
+            if error.category == "quota":
+                error.ends_run = not preflight.may_pass(error.what)
+            raise
 
     def _connect(self, api: Api, scheduler: Raw) -> None:
         self._address = manifests.scheduler_address(self.spec, self.label, api.namespace)

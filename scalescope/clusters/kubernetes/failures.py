@@ -143,9 +143,10 @@ FAILURES = tuple(Failure(*row) for row in (
      "an administrator updates the operator with its custom resource definitions"),
     ("invalid", MUST_ACT, "^HTTP 422",
      "a field has a value that Kubernetes does not allow", "change what the text above names in `cluster`"),
-    (CREDENTIALS, MUST_ACT, "^Unreachable: .*(Process exited with non-zero code|Did not find credentials in)",
-     "the program that your kubeconfig names for credentials failed",
-     "log in again; `kubectl auth whoami` must work without a prompt"),
+    (CREDENTIALS, MUST_ACT, "^Unreachable: .*(Process exited with non-zero code|Did not find credentials in|"
+     "JSONDecodeError|FileNotFoundError|PermissionError)",
+     "a program or file that your kubeconfig names for credentials failed, or is not there",
+     "log in again, or install that program; `kubectl auth whoami` must work without a prompt"),
     ("unreachable", MUST_ACT, "^Unreachable",
      "", "`kubectl cluster-info` must work from here; set `cluster.context`, or KUBECONFIG"),
     ("no-answer", MUST_ACT, "^Silent",

@@ -16,6 +16,7 @@ from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import AGAIN, STATUS_FINISHED
+from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 RECOMPUTATION = TrialCause(
@@ -50,6 +51,8 @@ def recomputation(observation: Observation) -> Finding | None:
     keys = Counter(compress(attempts.key, again.tolist()))
     most = max(keys.values()) + 1
     left = bool((~attempts.useful[again]).mean() > 0.5)
+    if left and observation.trial.state is TrialState.INVALID:
+        return None  # the trial says why it lost workers
     why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
     return RECOMPUTATION.finding(
         observation,

@@ -275,3 +275,15 @@ def test_what_lsf_and_htcondor_say_that_a_job_has(monkeypatch: pytest.MonkeyPatc
         made = cluster(spec)  # type: ignore[arg-type]
         made._look(3)
         assert made._changes.keys() == changed
+
+
+def test_suspended_jobs_are_cancelled_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, cancelled = cluster(PbsSpec(memory_mb=1)), []
+    monkeypatch.setattr(made, "_cancel", cancelled.extend)
+    states = dict(zip((job.id for job in made._jobs), "RSR", strict=True))
+    monkeypatch.setattr(StatusCommand, "ask", lambda status, ids: [JobStatus(each, states[each]) for each in ids])
+    [error] = made._give_back_suspended()
+    assert error.category == "suspended"
+    assert cancelled == ["7013475"]
+    states["7013475"] = "R"
+    assert made._give_back_suspended() == []

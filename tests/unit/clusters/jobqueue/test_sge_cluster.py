@@ -139,3 +139,13 @@ def test_terms_of_a_job_that_grid_engine_changed_are_reported(
     words = cluster._look(1).words
     assert cluster._changes.keys() == changed
     assert ("in place of" in words) is bool(changed)
+
+
+def test_only_suspended_jobs_of_grid_engine_count_as_suspended(
+    cluster: SgeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        GridEngineJob(str(number), state, "all.q@node1") for number, state in enumerate(("r", "s", "S", "qw", "dr"))
+    ]
+    monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: found)
+    assert cluster._suspended() == ["1", "2"]

@@ -132,6 +132,25 @@ def test_each_state_of_an_ended_job_has_a_category() -> None:
         assert category not in ENDS or failures.never(name) is None, name  # it was requeued
 
 
+def test_a_failed_prolog_is_named_and_its_job_is_not_replaced() -> None:
+    nodes = {"n1": ("drained", "Prolog error")}
+    failure = failures.ended(SlurmJob("7", "name", "CANCELLED"), nodes=nodes)
+    assert (failure.category, failure.may_return) == ("prolog-failed", False)
+    assert "n1" in failure.cause
+    assert failures.ended(SlurmJob("7", "name", "TIMEOUT"), nodes=nodes).category == "time-limit-reached"
+
+
+def test_a_host_without_munged_counts_as_silent_and_names_munge(tmp_path: Path) -> None:
+    error = "Munge encode failed: Failed to access /run/munge/munge.socket.2: No such file (Did you start munged?)"
+
+    def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", f"sbatch: error: {error}")
+
+    with pytest.raises(CommandSilent) as caught:
+        submission.submit("#!/bin/sh\n", run=run)
+    assert "munged" in caught.value.next_step
+
+
 # ------------------------------------------------------------------ what sbatch writes while it waits
 
 
