@@ -7,6 +7,7 @@ from itertools import compress
 
 import numpy as np
 
+from scalescope import errors
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import asked_at
@@ -16,7 +17,6 @@ from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import AGAIN, STATUS_FINISHED
-from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 RECOMPUTATION = TrialCause(
@@ -51,8 +51,8 @@ def recomputation(observation: Observation) -> Finding | None:
     keys = Counter(compress(attempts.key, again.tolist()))
     most = max(keys.values()) + 1
     left = bool((~attempts.useful[again]).mean() > 0.5)
-    if left and observation.trial.state is TrialState.INVALID:
-        return None  # the trial says why it lost workers
+    if left and "next" in errors.told(observation.trial.reason):
+        return None  # the resource manager said why
     why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
     return RECOMPUTATION.finding(
         observation,

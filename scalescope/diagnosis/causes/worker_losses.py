@@ -23,7 +23,6 @@ from scalescope.errors import told
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import KUBERNETES
-from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 WORKER_DIED = TrialCause(
@@ -124,8 +123,8 @@ def workers_missing(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
-    if left and observation.trial.state is TrialState.INVALID:
-        return None  # the system ended them, and the trial says why
+    if left and "next" in told(observation.trial.reason):
+        return None  # the resource manager said why
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:
