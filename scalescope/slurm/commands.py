@@ -25,7 +25,8 @@ COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controll
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 
 _SILENT = re.compile(
-    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer|standby mode",
+    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer|standby mode|"
+    r"munge encode failed",
     re.IGNORECASE,
 )
 
@@ -100,10 +101,13 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def silent(command: Sequence[str], cause: str) -> CommandSilent:
+    step = "`scontrol ping` shows whether its controller is up; jobs that run go on without it"
+    if "munge" in cause.lower():
+        step = "munged does not run on this host: an administrator starts it (`systemctl status munge`)"
     return CommandSilent(
         f"Slurm does not answer: `{command[0]}` failed",
         cause=cause,
-        next_step="`scontrol ping` shows whether its controller is up; jobs that run go on without it",
+        next_step=step,
         category="slurm-silent",
     )
 

@@ -85,7 +85,10 @@ _TABLE = {
         "`scontrol show node` and `sinfo -R` show whether they come; ask the administrators, or set another "
         "{partition}",
     ),
-    "maintenance": ("its nodes are reserved for maintenance", "try again after it: `scontrol show reservation`"),
+    "maintenance": (
+        "its nodes are reserved for maintenance, which begins before the job's time limit would be over",
+        "`scontrol show reservation` shows when; lower {time_limit} so that jobs end before it, or try again after it",
+    ),
     "burst-buffer": (
         "its burst buffer is not ready, or is not to be had",
         "`scontrol show burstbuffer` shows its state; look for a burst buffer in {directives}",
@@ -94,7 +97,7 @@ _TABLE = {
     "reservation-to-come": ("its reservation has not begun", "`scontrol show reservation` shows when it begins"),
     "begin-time": ("it is not to start before a certain time, or it was requeued", _AGAIN),
     "dependency-waits": ("it depends on a job that has not ended", "look for --dependency in {directives}"),
-    "licences-busy": ("all licences are in use", "`scontrol show licenses` shows who has them"),
+    "licences-busy": ("all licences are in use", "`scontrol show licenses` shows how many there are; {fewer_jobs}"),
     "federation": ("another cluster of the federation considers or runs it", "look at `squeue --federation`"),
     "running-jobs-limit": (
         "a limit on the number of jobs that run at once is reached",
@@ -159,6 +162,10 @@ _TABLE = {
     "time-limit-too-long": (
         "the job's time limit is above that of the partition or account",
         "`sinfo -o '%P %l'` shows the limits; lower {time_limit}, or set another {partition}",
+    ),
+    "account-time-limit": (
+        "the job's time limit is above that of the account or QOS",
+        "lower {time_limit}, or set another {account}; " + _LIMITS,
     ),
     "account-refused": ("the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
     "unknown-gres": (
@@ -239,7 +246,15 @@ _TABLE = {
         "a job with a higher priority took its place",
         "use a QOS or a {partition} without preemption, or expect this now and then",
     ),
+    "requeued": (
+        "Slurm put it back into the queue after it had started: somebody requeued it, or its node or prolog failed",
+        "`scontrol show job {job}` shows Restarts and Requeue; a site that sets Requeue in a plugin must not",
+    ),
     "node-lost": ("its node died or did not boot", _LOST_NODE),
+    "prolog-failed": (
+        "the site's prolog failed on its node, which Slurm drained",
+        "tell the administrators; every further job would drain another node; {exclude} keeps away from these",
+    ),
     "reconfiguration-failed": ("its node could not be set up with the features of the job", _LOST_NODE),
     "launch-failed": ("Slurm could not launch it on its node", "`scontrol show job {job}` and `sinfo -R` show more"),
     "system-failure": ("Slurm itself failed", "tell the administrators; the logs of slurmctld and slurmd say more"),
@@ -258,12 +273,19 @@ _TABLE = {
     "failed": ("its command failed", "read the job's output, and `scontrol show job {job}`"),
 }
 _MAY_RETURN = frozenset(
-    {"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left", "queue-full"}
+    {"time-limit-reached", "cancelled", "preempted", "requeued", "node-lost", "ending", "workers-left", "queue-full"}
     | {"state-folder-full"}
 )
 # A job that waits for one of these never starts by itself.
 _NEVER = frozenset(
-    {"time-limit-too-long", "too-many-nodes", "too-much-memory", "partition-closed", "partition-not-allowed"}
+    {
+        "time-limit-too-long",
+        "account-time-limit",
+        "too-many-nodes",
+        "too-much-memory",
+        "partition-closed",
+        "partition-not-allowed",
+    }
     | {"dependency-failed", "reservation-gone", "job-held", "account-refused", "no-such-node", "job-limit"}
     | {"job-minutes-limit"}
 )
@@ -318,6 +340,8 @@ _STATES = {
 _REASONS_OF_ENDS = ("JobLaunchFailure", "SystemFailure", "InactiveLimit", "OutOfMemory", "BurstBufferOperation")
 _OWN_DOING = ("TIMEOUT", "FAILED", "OUT_OF_MEMORY")
 
+_PROLOG = re.compile("prolog", re.IGNORECASE)  # in the reason of a drained node
+
 _LACKS_NODES = frozenset({"nodes-busy", "nodes-away", "node-lost"})
 _SHOWN_NODES = 4
 _POWER = {"#": "powers up", "~": "is powered off", "%": "powers down", "!": "is to power down", "@": "boots"}
@@ -344,6 +368,10 @@ def never(reason: str, state: str = "") -> SlurmFailure | None:
     """Why a waiting job can never start; None if it may start by itself."""
     failure = _BY_CATEGORY["job-held"] if state == "RESV_DEL_HOLD" else waiting(reason)
     return failure if failure.category in _NEVER else None
+
+
+def requeued() -> SlurmFailure:
+    return _BY_CATEGORY["requeued"]
 
 
 def lacks_nodes(reason: str) -> bool:
@@ -373,6 +401,10 @@ def ended(
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in _OWN_DOING:
         return replace(_BY_CATEGORY["node-lost"], cause=f"its node was lost: {nodes_in_words(lost)}")
+    failing = {name: (state, why) for name, (state, why) in (nodes or {}).items() if _PROLOG.search(why)}
+    if failing and job.outcome not in _OWN_DOING:
+        cause = f"the site's prolog failed: {nodes_in_words(failing)}"
+        return replace(_BY_CATEGORY["prolog-failed"], cause=cause)
     if job.outcome in ("FAILED", "OUT_OF_MEMORY"):
         if by_log := _first(_LOGS, log, re.IGNORECASE):
             return by_log

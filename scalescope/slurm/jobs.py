@@ -16,6 +16,7 @@ from scalescope.slurm.commands import Run, answer, is_silent, plain, silent
 
 POWERING = frozenset({"CONFIGURING", "POWER_UP_NODE"})  # it has nodes, which are powered up, booted or set up
 PENDING = POWERING | frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
+SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})  # it has nodes, but its processes stand still
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
     | {"PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}

@@ -37,7 +37,8 @@ _OF_JOBS = {
     "QOSMinCpuNotSatisfied QOSMinUnknown QOSMinMemory QOSMinNode QOSMinEnergy QOSMinGRES QOSMinLicense QOSMinBB "
     "QOSMinBilling",
     "job-minutes-limit": "QOSMaxCpuMinutesPerJobLimit AssocMaxCpuMinutesPerJobLimit",
-    "time-limit-too-long": "PartitionTimeLimit AssociationTimeLimit QOSTimeLimit QOSMaxWallDurationPerJobLimit "
+    "time-limit-too-long": "PartitionTimeLimit",
+    "account-time-limit": "AssociationTimeLimit QOSTimeLimit QOSMaxWallDurationPerJobLimit "
     "AssocMaxWallDurationPerJobLimit",
     "too-much-memory": "MaxMemPerLimit",
     "too-many-nodes": "PartitionNodeLimit",

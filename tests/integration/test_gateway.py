@@ -16,7 +16,7 @@ from typing import Any
 import dask
 import psutil
 import pytest
-from support import http_servers
+from support import another_user, http_servers
 from support.faults import Commands, see
 from support.gateway import MOST, PASSWORD, VARIABLE, Server, serving
 from support.opening import opening
@@ -272,3 +272,22 @@ def test_a_script_that_creates_a_gateway_cluster_is_recorded(server: Server, tmp
     assert (shown["status"], shown["problems"]) == (0, []), done.stderr
     assert shown["clusters"][0]["points"][0]["tasks"] == 4
     wait_for(lambda: server.clusters() == [])
+
+
+@pytest.mark.thorough
+@another_user.only_root
+def test_another_user_gets_nothing_of_a_sweep_on_gateway(server: Server) -> None:
+    fields = {
+        "address": server.address,
+        "auth": "basic",
+        "username": "me",
+        "secrets": json.dumps({"password": VARIABLE}),
+    }
+    options = [f"--cluster-option={name}={value}" for name, value in fields.items()]
+
+    def clusters_of_me() -> list[psutil.Process]:
+        return [each for each in server.process.children(recursive=True) if "proxy" not in each.name()]
+
+    got, tried = another_user.gets_of_a_sweep("-c", "gateway", *options, others=clusters_of_me)
+    assert got == []
+    assert len(tried["ports"]) >= 3

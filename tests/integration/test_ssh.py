@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import dask
 import distributed
 import psutil
 import pytest
-from support import http_servers
+from support import another_user, http_servers
 from support.sshd import Server, serving
 
 from scalescope import clusters
@@ -133,3 +135,14 @@ def test_a_failed_ssh_connection_raises_with_cause_and_next_step(
         cluster.open()
     assert cause in caught.value.cause
     assert "dask_spec --version" in caught.value.next_step
+
+
+@pytest.mark.thorough
+@another_user.only_root
+def test_another_user_gets_nothing_of_a_sweep_over_ssh(server: Server) -> None:
+    before = remote()
+    fields = {"hosts": "127.0.0.1", "username": getpass.getuser(), **asdict(server)}
+    options = [f"--cluster-option={name}={value}" for name, value in fields.items()]
+    got, tried = another_user.gets_of_a_sweep("-c", "ssh", *options, others=lambda: remote() - before)
+    assert got == []
+    assert len(tried["ports"]) >= 3

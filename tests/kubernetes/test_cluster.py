@@ -375,3 +375,59 @@ def test_reap_works_without_the_operator(killed: str, kubernetes: Any, namespace
     finally:
         scale(1)
         kubernetes.kubectl("rollout", "status", "deployment", "-n", "dask-operator", "--timeout=60s")
+
+
+@pytest.mark.thorough
+def test_the_pod_of_a_dead_node_is_named_at_the_end_and_removed_by_one_reap(
+    build: Any, kubernetes: Any, namespace: str
+) -> None:
+    if kubernetes.mini is None:
+        pytest.skip("only a node of infra/kubernetes/mini.py can be taken away")
+    cluster = build(**GPU)
+    cluster.open()
+    cluster.scale(1, 1)
+    [pod] = [each["pod"] for each in cluster.facts()["pods"]]
+    kubernetes.mini.stop_node("gpu")
+    try:
+        until(lambda: pod not in {each["metadata"]["name"] for each in pods(kubernetes, namespace)})
+        cluster.close()
+        assert pod in cluster.left
+        assert "scalescope reap" in cluster.left
+        assert pod in everything(kubernetes, namespace)
+        [lease] = leases.read_all()[0]
+        assert lease.label == cluster.label
+        assert [each.fate for each in reaping.reap()] == [Fate.REMOVED]
+        assert everything(kubernetes, namespace) == ""
+        assert leases.read_all() == ([], [])
+    finally:
+        kubernetes.mini.start_node("gpu")
+
+
+# What is asked for, the category of the error, and the fields that its next step changes.
+STEPS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    "account": ({"service_account": "nobody"}, "no-service-account", {"service_account": ""}),
+    "priority": ({"priority_class": "nothing"}, "no-priority-class", {"priority_class": ""}),
+    "secret": ({"environment_secrets": ("nothing",)}, "no-secret", {"environment_secrets": ()}),
+    "image": ({"image": "a" * 400}, "image-name", {"image": ""}),
+    "namespace": ({"namespace": "nowhere"}, "no-namespace", {"namespace": ""}),
+    "context": ({"context": "nowhere"}, "unreachable", {"context": ""}),
+    "label": ({"scheduler_node_selector": ("pool=none",)}, "no-label", {"scheduler_node_selector": ()}),
+    "taint": (
+        {"scheduler_node_selector": ("nvidia.com/gpu.product=NVIDIA-H200",)},
+        "no-label",  # of the other node
+        {"scheduler_tolerations": ("nvidia.com/gpu",)},
+    ),
+    "memory": ({"scheduler_memory_mb": 10**7}, "no-room", {"scheduler_memory_mb": 400}),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", STEPS)
+def test_a_cluster_opens_after_following_the_next_step(build: Any, given: dict[str, Any], name: str) -> None:
+    asked, category, step = STEPS[name]
+    with pytest.raises(ClusterError) as caught:
+        build(**asked).open()
+    assert caught.value.category == category
+    (field,) = step
+    assert f"cluster.{field}" in caught.value.next_step
+    build(**{**asked, **{name: value or given.get(name, value) for name, value in step.items()}}).open()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support import another_user
 from support.requests import asked
 from support.waiting import wait_for as until
 
@@ -253,3 +254,11 @@ def test_scaling_waits_for_an_absent_master(opened: Opened, in_sge: Any, monkeyp
     cluster.scale(2, 1)
     assert "does not answer" in said[0]
     assert len(in_sge.jobs()) == 2
+
+
+@pytest.mark.thorough
+@another_user.only_root
+def test_another_user_gets_nothing_of_a_sweep_on_grid_engine(in_sge: Any) -> None:
+    got, tried = another_user.gets_of_a_sweep("-c", "sge", "--cluster-option", "parallel_environment=smp")
+    assert got == []
+    assert len(tried["ports"]) >= 3

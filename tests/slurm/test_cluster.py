@@ -14,6 +14,7 @@ from typing import Any
 
 import distributed
 import pytest
+from support import another_user
 
 from scalescope import leases
 from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
@@ -240,3 +241,11 @@ def test_a_job_cancelled_during_a_trial_makes_only_that_trial_invalid(in_slurm: 
     assert again.facts["cluster"]["label"] == facts["label"]
     assert again.facts["cluster"]["jobs_replaced"] == 1
     assert not queue(in_slurm, facts["label"])
+
+
+@pytest.mark.thorough
+@another_user.only_root
+def test_another_user_gets_nothing_of_a_sweep_on_slurm(in_slurm: Any) -> None:
+    got, tried = another_user.gets_of_a_sweep("-c", "slurm", "--cluster-option", "memory_mb=400")
+    assert got == []
+    assert len(tried["ports"]) >= 3

@@ -28,6 +28,7 @@ from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
 from scalescope.driver_folders import FOLDER
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
+from scalescope.model.words import plural
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
 REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
+SUSPECT_S = 10.0  # after so long without a sign of a worker, the system is asked whether it suspended a job
 DRAIN_LIMIT_S = 3.0  # for tasks of a trial that was cut short; then their job is replaced
 
 _POLL_S = 0.05
@@ -318,10 +320,27 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """End a trial that has lost workers: it would wait in vain."""
         dask = self._cluster()
+        suspended: list[ClusterError] = []
+        asked_at = time.monotonic()
+
+        def arrived() -> int:
+            nonlocal asked_at
+            workers, now = registered(dask.scheduler), time.monotonic()
+            quiet_s = max((time.time() - each.last_seen for each in workers), default=0.0)
+            if min(quiet_s, now - asked_at) > SUSPECT_S and not suspended:
+                asked_at = now
+                suspended.extend(self._give_back_suspended())
+            return sum(each.status == Status.running for each in workers)
+
+        def explain(arrived: int) -> None:
+            for error in suspended:
+                raise error
+            self._explain(arrived)
+
         watch = WorkerWatch(
             self._workers,
-            arrived=lambda: sum(each.status == Status.running for each in registered(dask.scheduler)),
-            explain=self._explain,
+            arrived=arrived,
+            explain=explain,
             missing=self._incomplete,
             cancel=lambda: dask.sync(cancel_everything, dask.scheduler),
         )
@@ -330,6 +349,26 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             yield
         if watch.lost:
             self._failed, self._lost = True, watch.lost
+
+    def _give_back_suspended(self) -> list[ClusterError]:
+        """Cancel jobs that the system has suspended: their workers stand still for as long, and so does the trial."""
+        ids = self._suspended()
+        if not ids:
+            return []
+        self._cancel(ids)
+        return [
+            ClusterError(
+                f"{self.kind} suspended {plural(len(ids), 'job')} of {self.label}",
+                where=f"jobs {', '.join(ids)}",
+                cause="an administrator suspended them, or a job with a higher priority has their cores meanwhile",
+                next_step="use a queue, partition or QOS whose jobs are not suspended; the next trial gets new jobs",
+                category="suspended",
+            )
+        ]
+
+    def _suspended(self) -> list[str]:
+        """Numbers of our jobs that have a host, but that the system has stopped."""
+        return []
 
     def _incomplete(self) -> str:
         present, nodes = self._present(), self._nodes()

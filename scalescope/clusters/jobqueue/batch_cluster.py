@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers, SubmittedJob
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.job_status import CATEGORIES, QUEUED, JobStatus, StatusCommand
 from scalescope.clusters.jobqueue.job_terms import JobTerms, in_words
 from scalescope.clusters.jobqueue.watching import interval_s
 from scalescope.errors import ClusterError, JobsEnded
@@ -89,6 +90,11 @@ class BatchCluster(JobQueueCluster):
             except RuntimeError as error:  # among others: a job has ended already
                 _logger.info("%s", error)
 
+    def _suspended(self) -> list[str]:
+        status = self.spec.status
+        known = status.ask([job.id for job in self._jobs]) if status else None
+        return [job.id for job in known or () if status and status.category(job.state) == "suspended"]
+
     def _remove_jobs(self, timeout_s: float) -> str:
         self._cancel(self._submitted)
         self._submitted = []
@@ -112,16 +118,27 @@ class BatchCluster(JobQueueCluster):
         if status is None or known is None:
             why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
             return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
-        ours = {job.id: job for job in self._jobs}
+        for job in self._jobs:
+            if terms := next((each.terms for each in known if each.id == job.id), None):
+                self._changes_of[job.id] = self._asked_of(job).changes(terms)
+        return self._judge(status, ids, known, missing)
+
+    def _judge(
+        self, status: StatusCommand, ids: Sequence[str], known: Sequence[JobStatus], missing: int
+    ) -> PendingWorkers:
+        found: dict[str, list[JobStatus]] = {}
         for job in known:
-            if job.id in ours:
-                self._changes_of[job.id] = self._asked_of(ours[job.id]).changes(job.terms)
-        pending = [job for job in known if job.state in status.waiting]
-        reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
+            found.setdefault(status.category(job.state), []).append(job)
+        gone = sorted({*ids} - {job.id for job in known}) + [job.id for job in found.pop("ended", ())]
+        told = [_in_words(name, jobs) for name, jobs in found.items() if name not in (*QUEUED, "running")]
+        pending = [job for name in QUEUED for job in found.get(name, ())]
         if pending:
-            return self._wait([job.id for job in pending], "; ".join([*reasons][:SHOWN]), len(known) - len(pending))
-        gone = sorted(set(ids) - {job.id for job in known})
-        return self._started(missing, len(known), f"; {self.kind} no longer knows jobs {listed(gone)}" if gone else "")
+            reasons = dict.fromkeys([*(job.reason or f"state {job.state}, no reason given" for job in pending), *told])
+            release = "" if "waiting" in found else status.release.format(pending[0].id)
+            running = len(ids) - len(gone) - len(pending)
+            return self._wait([job.id for job in pending], "; ".join([*reasons][:SHOWN]), running, release)
+        told += [f"{self.kind} no longer knows jobs {listed(gone)}, or they have ended"] if gone else []
+        return self._started(missing, len(ids) - len(gone), "".join(f"; {words}" for words in told))
 
     def _asked_of(self, job: SubmittedJob) -> JobTerms:
         return JobTerms(
@@ -137,8 +154,11 @@ class BatchCluster(JobQueueCluster):
         words = f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}{self._changed()}"
         return PendingWorkers(words)
 
-    def _wait(self, pending: Sequence[str], reasons: str, running: int) -> PendingWorkers:
-        return self._in_queue(pending, f"{plural(len(pending), 'job')} waiting: {reasons}{self._changed()}", running)
+    def _wait(self, pending: Sequence[str], reasons: str, running: int, release: str = "") -> PendingWorkers:
+        """`release`: the command that lets one of these jobs go, if they are held."""
+        how = "held" if release else "waiting"
+        words = f"{plural(len(pending), 'job')} {how}: {reasons}{self._changed()}"
+        return self._in_queue(pending, words, running, release)
 
     @property
     def _changes(self) -> dict[str, str]:
@@ -151,7 +171,7 @@ class BatchCluster(JobQueueCluster):
     def _facts_of_jobs(self) -> dict[str, Any]:
         return {"changed": list(self._changes.values())}
 
-    def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0) -> PendingWorkers:
+    def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0, release: str = "") -> PendingWorkers:
         """Jobs wait in the queue; raises `ClusterError` if they have for too long."""
         now = time.monotonic()
         if self._waiting_since is None:
@@ -159,14 +179,25 @@ class BatchCluster(JobQueueCluster):
         if running:
             words += f"; {plural(running, 'job')} of this cluster run already"
         if now - self._waiting_since > self.spec.queue_timeout_s:
+            step = "try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`"
+            if release:
+                step = f"`{release}` lets it go if you held it, once its reason is mended; else ask the administrators"
             raise ClusterError(
                 f"{plural(len(job_ids), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
                 where=f"jobs {listed(job_ids)}",
                 cause=words,
-                next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
-                category="queue-timeout",
+                next_step=step,
+                category="job-held" if release else "queue-timeout",
             )
         return PendingWorkers(words, in_queue=True)
+
+
+def _in_words(category: str, jobs: Sequence[JobStatus]) -> str:
+    """What keeps jobs that have a host from running."""
+    states = ", ".join(dict.fromkeys(job.state for job in jobs))
+    if not category:
+        return f"state {states} is not known to Scalescope"
+    return f"jobs {listed([job.id for job in jobs])} {CATEGORIES[category]} ({states})"
 
 
 def listed(job_ids: Sequence[str]) -> str:

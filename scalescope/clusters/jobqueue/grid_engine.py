@@ -208,6 +208,9 @@ class GridEngine:
         """Why a job waits, by its scheduler's last look, or else by a look now; empty if it may start."""
         looked = [line for line in self.details(job_id)["scheduling info"] if '"' in line]
         told = [re.sub(r'^queue instance "(.*)" dropped because it', r"\1", line) for line in looked]
+        told = [
+            re.sub(r'(exceeds limit .* in rule "([^"/]+).*)', r"\1 (`qconf -srqs \2` shows it)", line) for line in told
+        ]
         states = self.queue_states() if any("not available" in line for line in told) else {}
         told = [f"{line}{in_words(*states.get(line.split()[0], ('', '')))}" for line in told]
         return told or self.verify(job_id, "p")

@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, clock_s
 
 COMMAND_TIMEOUT_S = 20.0  # seconds; a busy PBS answers `qstat` within a few
+
+# Category of a state: what jobs in it do, in words.
+CATEGORIES = {
+    "waiting": "wait",
+    "held": "are held",
+    "running": "run",
+    "suspended": "are suspended",
+    "silent": "are on hosts that do not answer",
+    "ending": "are ending",
+    "ended": "have ended",
+}
+QUEUED = ("waiting", "held")  # categories of jobs that have no host yet
 
 
 @dataclass(frozen=True)
@@ -29,10 +41,17 @@ class StatusCommand:
 
     command: str  # `{}` stands for the numbers of jobs
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
-    waiting: frozenset[str]  # states of jobs in the queue
+    states: Mapping[str, str]  # category: its states, as the system's manual lists them
     gone: re.Pattern[str]  # what is written of jobs that are no longer known
+    release: str  # command that lets a held job go; `{}` stands for its number
     # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
+    between: str = " "  # what stands between the numbers of jobs
+    takes_one: bool = False  # whether the command takes a single job
+
+    def category(self, state: str) -> str:
+        """The category of a state; empty if the manual does not list it."""
+        return next((name for name, states in self.states.items() if state in states.split()), "")
 
     @property
     def name(self) -> str:
@@ -40,9 +59,17 @@ class StatusCommand:
 
     def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
         """Those of these jobs that the system knows; None if it gives no answer."""
+        known: list[JobStatus] = []
+        for each in [[job_id] for job_id in job_ids] if self.takes_one else [job_ids]:
+            if (found := self._ask(each)) is None:
+                return None
+            known += found
+        return known
+
+    def _ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
         try:
             done = subprocess.run(
-                shlex.split(self.command.format(" ".join(job_ids))),
+                shlex.split(self.command.format(self.between.join(job_ids))),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -87,8 +114,17 @@ PBS = StatusCommand(
         r"^Job Id: (?P<id>\d+).*?^ +job_state = (?P<state>\w)(?:(?:(?!^Job Id: ).)*?^ +comment = (?P<reason>[^\n]*))?",
         re.MULTILINE | re.DOTALL,
     ),
-    frozenset("QHWT"),
+    # qstat(1) of OpenPBS 23 and of TORQUE 6
+    {
+        "waiting": "Q T W",
+        "held": "H",
+        "running": "R B",
+        "suspended": "S U",
+        "ending": "E",
+        "ended": "F X C M",  # M: it was moved to another server
+    },
     re.compile("Unknown Job Id|Job has finished"),
+    "qrls {}",
     (
         re.compile(r"^ +Resource_List\.walltime = (?P<time>[\d:]+)$", re.MULTILINE),
         re.compile(r"^ +queue = (?P<partition>\S+)$", re.MULTILINE),
@@ -98,8 +134,17 @@ PBS = StatusCommand(
 LSF = StatusCommand(
     """bjobs -noheader -o "jobid stat queue proj_name pend_reason delimiter='|'" {}""",
     re.compile(r"^(?P<id>\d+)\|(?P<state>\w+)\|[^|\n]*\|[^|\n]*\|(?P<reason>.*)$", re.MULTILINE),
-    frozenset(("PEND", "PSUSP", "WAIT")),
+    # bjobs(1) of LSF 10.1
+    {
+        "waiting": "PEND FWD_PEND PROV WAIT",
+        "held": "PSUSP",
+        "running": "RUN",
+        "suspended": "USUSP SSUSP",
+        "silent": "UNKWN ZOMBI",
+        "ended": "DONE EXIT POST_DONE POST_ERR",
+    },
     re.compile("is not found"),
+    "bresume {}",
     (re.compile(r"^\d+\|\w+\|(?P<partition>[^|-][^|\n]*)\|(?P<account>[^|-][^|\n]*)?"),),
 )
 HTCONDOR = StatusCommand(
@@ -109,7 +154,57 @@ HTCONDOR = StatusCommand(
         r"(?:undefined|(?P<reason>.*))$",
         re.MULTILINE,
     ),
-    frozenset("15"),  # idle, held
+    # JobStatus among the attributes of jobs in the manual of HTCondor 24; 0 is in its sources alone
+    {"waiting": "0 1", "held": "5", "running": "2", "suspended": "7", "ending": "6", "ended": "3 4"},
     re.compile(r"(?!)"),  # it writes nothing, and ends well
+    "condor_release {}",
     (re.compile(r"^\S+ \d (?:(?P<cores>\d+)|\S+) (?:(?P<memory>[\d.]+)|\S+) (?:(?P<time>\d+)|\S+) "),),
+)
+OAR = StatusCommand(
+    "oarstat -f -j {}",
+    re.compile(
+        r"^Job_Id: (?P<id>\d+)\n(?:(?!^Job_Id: ).)*?^    state = (?P<state>\w+)$"
+        r"(?:(?:(?!^Job_Id: ).)*?^    message = (?P<reason>[^\n]*))?",
+        re.MULTILINE | re.DOTALL,
+    ),
+    # oarstat and the scheme of the database of OAR 2.5.9
+    {
+        "waiting": "Waiting toLaunch toAckReservation",
+        "held": "Hold",
+        "running": "Launching Running",
+        "suspended": "Suspended Resuming",
+        "ending": "Finishing toError",
+        "ended": "Terminated Error",
+    },
+    re.compile("No job specified"),
+    "oarresume {}",
+    (
+        re.compile(r"^    walltime = (?P<time>[\d:]+)$", re.MULTILINE),
+        re.compile(r"^    queue = (?P<partition>\S+)$", re.MULTILINE),
+        re.compile(r"^    project = (?P<account>\S+)$", re.MULTILINE),
+    ),
+    between=" -j ",
+)
+MOAB = StatusCommand(
+    "checkjob {}",
+    re.compile(
+        r"^job (?P<id>[\w.]+).*?^State: (?P<state>\w+)(?:.*?^(?:BLOCK MSG|NOTE|Messages): *(?P<reason>[^\n]*))?",
+        re.MULTILINE | re.DOTALL,
+    ),
+    # The manual of Moab 9: checkjob, showq and job holds
+    {
+        "waiting": "Idle Deferred NotQueued Staged Staging Migrated Blocked",
+        "held": "Hold UserHold SystemHold BatchHold",
+        "running": "Starting Running",
+        "suspended": "Suspended",
+        "ended": "Completed Removed Vacated",
+    },
+    re.compile("invalid job|cannot locate job|no such job", re.IGNORECASE),
+    "releasehold {}",
+    (
+        re.compile(r"^WallTime: .* of (?P<time>[\d:]+)$", re.MULTILINE),
+        re.compile(r"^Creds: .*\bclass:(?P<partition>\S+)", re.MULTILINE),
+        re.compile(r"^Creds: .*\baccount:(?P<account>\S+)", re.MULTILINE),
+    ),
+    takes_one=True,
 )

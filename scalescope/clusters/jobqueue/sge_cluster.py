@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
@@ -81,6 +82,11 @@ class SgeCluster(BatchCluster):
             return error.line
         return ", ".join(left)
 
+    def _suspended(self) -> list[str]:
+        with suppress(GridEngineSilent):
+            return [job.id for job in self._engine.jobs(self.label) if job.category == "suspended"]
+        return []
+
     def _nodes(self) -> dict[str, str]:
         return self._hosts
 
@@ -115,9 +121,10 @@ class SgeCluster(BatchCluster):
                 ends_run=True,
             )
         reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
-        if pending[0].category == "held":
-            reasons = f"job {first} is held (`qrls {first}` lets it go if you held it, or it waits for another job)"
-        return self._wait([job.id for job in pending], reasons, running)
+        release = f"qrls {first}" if all(job.category == "held" for job in pending) else ""
+        if release:
+            reasons = f"you or an administrator held job {first}, or it waits for another job"
+        return self._wait([job.id for job in pending], reasons, running, release)
 
     def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
         """What keeps jobs that have a host from running."""

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
 from scalescope.slurm import commands, failures, submission
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.slurm.commands import CommandSilent
 from scalescope.slurm.jobs import ClusterJobs
 from scalescope.waiting import CLOSING_S
 
@@ -160,6 +162,12 @@ class SlurmCluster(JobQueueCluster):
     def _cancel(self, job_ids: Sequence[str]) -> None:
         self._watch.dismiss(job_ids)
         self._patiently(lambda: slurm_jobs.cancel(job_ids, self.label, run=self._run))
+
+    def _suspended(self) -> list[str]:
+        with suppress(CommandSilent):
+            found = slurm_jobs.find([self.label], run=self._run)
+            return [job.id for job in found if job.state in slurm_jobs.SUSPENDED]
+        return []
 
     def _remove_jobs(self, timeout_s: float) -> str:
         jobs = ClusterJobs(self.label, self._watch.expected, str(self._folder.path))

@@ -34,6 +34,9 @@ _TERMS = {"t": "time", "p": "partition", "A": "account", "q": "qos", "N": "nodes
 _TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|qos|nodes)[= ])(\S+)", re.MULTILINE)
 # What a changed term makes of an end: the category of the end by name of the term.
 _BY_CHANGE = {"time-limit-reached": "time_s", "out-of-memory": "memory_mb"}
+_NODES_BACK = (
+    "`sinfo -R` shows since when and why; an administrator resumes drained nodes; try again when they are back"
+)
 _CHANGED = (
     "ask the administrators which limit or plugin changes it, set another `cluster.partition`, or look for SBATCH_ "
     "variables in the environment"
@@ -68,6 +71,7 @@ class JobWatch:
         self.expected: set[str] = set()  # numbers of the jobs that were submitted
         self._terms: dict[str, JobTerms] = {}  # of the jobs that were submitted, by number
         self._dismissed: set[str] = set()
+        self._ran: set[str] = set()  # numbers of jobs that have been seen running
         self._waiting_since: float | None = None  # some job of ours, not always the same
         self._ending_since: dict[str, float] = {}
         self._complete = True
@@ -138,6 +142,7 @@ class JobWatch:
         if self._clock() >= self._next_look:
             self.refresh()
         self._raise_for_ended()
+        self._raise_for_requeued()
         self._raise_for_never()
         missing = plural(expected_workers - arrived, "worker")
         if self._silence is not None:
@@ -160,6 +165,7 @@ class JobWatch:
         self._silence, self._answered_at = None, now
         before = self._picture()
         self._jobs |= {job.id: job for job in (*found, *gone)}
+        self._ran |= {job.id for job in found if job.state == "RUNNING"}
         if self._pending():
             self._waited_s()
         elif any(job.started for job in self._ours() if job.outcome not in _NODE_LOST):
@@ -229,6 +235,21 @@ class JobWatch:
             job_ids=tuple(job.id for job in over),
             may_return=failure.may_return and all(failures.ended(job).may_return for job in over if job not in alike),
         )
+
+    def _raise_for_requeued(self) -> None:
+        """Raise for jobs that ran and wait again: their workers are gone, and others would take their names."""
+        again = [job for job in self._pending() if job.id in self._ran]
+        if again:
+            failure = failures.requeued()
+            raise JobsEnded(
+                f"{plural(len(again), 'Slurm job')} of {self.label} went back into the queue: {again[0].why}",
+                where=_ids(again),
+                cause=failure.cause,
+                next_step=failure.step(CLUSTER_FIELDS, again[0].id),
+                category=failure.category,
+                job_ids=tuple(job.id for job in again),
+                may_return=failure.may_return,
+            )
 
     def _post_mortem(self, job: SlurmJob) -> tuple[SlurmJob, str, str]:
         fields: dict[str, str] = {}
@@ -303,9 +324,7 @@ class JobWatch:
             failures.waiting(reason).step(CLUSTER_FIELDS, alike[0].id),
         )
 
-    def _too_late(
-        self, what: str, why: str, where: str, cause: str, step: str = "try again when they are back"
-    ) -> ClusterError:
+    def _too_late(self, what: str, why: str, where: str, cause: str, step: str = _NODES_BACK) -> ClusterError:
         return ClusterError(
             f"{what} within {self.queue_timeout_s:g} s{why}",
             where=where,

@@ -59,6 +59,7 @@ class MoabSpec(BatchSpec):
     kind: ClassVar[str] = "moab"
     title: ClassVar[str] = "Moab Cluster"
     job_class: ClassVar[str] = "dask_jobqueue.moab:MoabJob"
+    status: ClassVar[StatusCommand | None] = job_status.MOAB
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ class OarSpec(BatchSpec):
     kind: ClassVar[str] = "oar"
     title: ClassVar[str] = "OAR Cluster"
     job_class: ClassVar[str] = "dask_jobqueue.oar:OARJob"
+    status: ClassVar[StatusCommand | None] = job_status.OAR
     account_option: ClassVar[str] = "project"
 
 

@@ -21,7 +21,7 @@ import kr8s
 from anyio.from_thread import start_blocking_portal
 
 from scalescope.clusters.control_plane import ControlPlane
-from scalescope.clusters.kubernetes.failures import OPERATOR_LABEL, WEBHOOK_SILENT, refusal
+from scalescope.clusters.kubernetes.failures import CREDENTIALS, OPERATOR_LABEL, WEBHOOK_SILENT, refusal
 from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
 from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import ClusterError, RequestRefused
@@ -279,7 +279,7 @@ class Api(ControlPlane):
 
         def is_silent(error: ClusterError) -> bool:
             is_answer = isinstance(error, RequestRefused) and 0 < error.status < SERVER_ERRORS
-            return not is_answer and error.category != WEBHOOK_SILENT
+            return not is_answer and error.category not in (WEBHOOK_SILENT, CREDENTIALS)
 
         try:
             answer = self._wait(
@@ -305,8 +305,8 @@ class Api(ControlPlane):
             title = f"Kubernetes refused a request: {said or f'status {status}'}"
             raise refusal(title, where, f"HTTP {status}", said, status=status) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
-            detail = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
+            detail = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
+            raise refusal("Kubernetes cannot be asked", where, "Unreachable", detail, detail=detail) from error
 
 
 def _message(response: httpx.Response | None) -> str:

@@ -29,7 +29,7 @@ from scalescope.clusters.kubernetes.pod_changes import changes
 from scalescope.clusters.kubernetes.pod_problems import restarts
 from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import SETTLE_S, PodWatch
-from scalescope.clusters.kubernetes.removal import ENDING, remove
+from scalescope.clusters.kubernetes.removal import ENDING, LOST, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause, versions_of
 from scalescope.errors import ClusterError, RequestRefused
@@ -140,19 +140,21 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 left = remove(api, self.label, CLOSE_TIMEOUT_S)
             except ClusterError as error:
                 left = [str(error)]
-        if all(each.endswith(ENDING) for each in left):
-            leases.release(lease)
-            if left:
-                names = ", ".join(each.removesuffix(ENDING) for each in left)
-                self.left = f"{self.label} is deleted; Kubernetes keeps {names} until their node answers or is removed"
-        else:
-            leases.abandon(lease)
-            # in lines of their own an error would hide what follows
-            why = "; ".join(" ".join(each.split()) for each in left)
-            self.left = (
-                f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
-                f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
-            )
+        is_ending = all(each.endswith(ENDING) for each in left)
+        (leases.release if is_ending else leases.abandon)(lease)
+        if left:
+            self.left = self._told_left(left, is_ending)
+
+    def _told_left(self, left: list[str], is_ending: bool) -> str:
+        """What `close` could not remove, in a sentence."""
+        if all(each.endswith((ENDING, LOST)) for each in left):
+            now = "" if is_ending else "; `scalescope reap` removes it now"
+            return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
+        why = "; ".join(" ".join(each.split()) for each in left)  # in lines of their own an error would hide the rest
+        return (
+            f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
+            f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
+        )
 
     def client(self) -> distributed.Client:
         self._open()
@@ -379,7 +381,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):
             manifest["metadata"]["labels"][manifests.RUN] = run
-        return api.create(manifest)
+        try:
+            return api.create(manifest)
+        except RequestRefused as error:
+            if error.category == "quota":
+                error.ends_run = not preflight.may_pass(error.what)
+            raise
 
     def _connect(self, api: Api, scheduler: Raw) -> None:
         self._address = manifests.scheduler_address(self.spec, self.label, api.namespace)

@@ -39,7 +39,7 @@ _START = (
 _PULL = r"^(ErrImagePull|ImagePullBackOff).*"
 _SPOT = "run again, or keep off spot nodes with `cluster.{}node_selector`"
 _ROLE = "apply the Role of docs/kubernetes.md, or ask an administrator for it"
-WEBHOOK_SILENT = "webhook-silent"  # category
+WEBHOOK_SILENT, CREDENTIALS = "webhook-silent", "credentials"  # categories
 OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Deployment, by its Helm chart
 
 # A row applies if its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
@@ -61,7 +61,8 @@ FAILURES = tuple(Failure(*row) for row in (
     ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
      r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
      "it cannot look up the scheduler's name: the cluster's DNS does not answer, or does not know the service",
-     "`kubectl get pods -n kube-system -l k8s-app=kube-dns` must show them ready; ask an administrator"),
+     "`kubectl get services` must show the scheduler's, and `kubectl get pods -n kube-system -l k8s-app=kube-dns` pods "
+     "that are ready; ask an administrator"),
     ("no-trust", MUST_ACT, r"^Log: .*(CERTIFICATE_VERIFY_FAILED|SSL\w*Error|\[SSL|TLSV?1?_?ALERT)",
      "scheduler and worker do not trust each other's certificates",
      "check the clocks of the nodes; behind a service mesh, set `cluster.tls` to false"),
@@ -114,9 +115,12 @@ FAILURES = tuple(Failure(*row) for row in (
      "the service account does not exist", "`kubectl get serviceaccounts` lists them; set `cluster.service_account`"),
     ("no-priority-class", UNLIKELY, _ASK + "PriorityClass",
      "the priority class does not exist", "`kubectl get priorityclasses` lists them; set `cluster.priority_class`"),
+    ("operator-not-allowed", UNLIKELY, r"^FailedCreate: .*User \S*system:serviceaccount:\S* cannot ",
+     "the account of the Dask operator lacks a right",
+     "an administrator applies the operator's Helm chart again, which has its ClusterRole and ClusterRoleBinding"),
     ("create-refused", UNLIKELY, "^FailedCreate(:|$)",
      "Kubernetes refuses to create it", "change what the text above names"),
-    ("credentials", MUST_ACT, "^HTTP 401",
+    (CREDENTIALS, MUST_ACT, "^HTTP 401",
      "your credentials have expired, or belong to another cluster",
      "log in again; `kubectl auth whoami` must work without a prompt"),
     ("namespace-ending", MUST_ACT, "^HTTP 403: .*is being terminated",
@@ -139,6 +143,10 @@ FAILURES = tuple(Failure(*row) for row in (
      "an administrator updates the operator with its custom resource definitions"),
     ("invalid", MUST_ACT, "^HTTP 422",
      "a field has a value that Kubernetes does not allow", "change what the text above names in `cluster`"),
+    (CREDENTIALS, MUST_ACT, "^Unreachable: .*(Process exited with non-zero code|Did not find credentials in|"
+     "JSONDecodeError|FileNotFoundError|PermissionError)",
+     "a program or file that your kubeconfig names for credentials failed, or is not there",
+     "log in again, or install that program; `kubectl auth whoami` must work without a prompt"),
     ("unreachable", MUST_ACT, "^Unreachable",
      "", "`kubectl cluster-info` must work from here; set `cluster.context`, or KUBECONFIG"),
     ("no-answer", MUST_ACT, "^Silent",

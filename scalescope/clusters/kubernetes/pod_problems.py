@@ -165,6 +165,17 @@ def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | Non
     return next(filter(None, (_problem_of_container(pod, each) for each in ended)), None)
 
 
+def is_lost_with_its_node(pod: Raw) -> bool:
+    """Whether Kubernetes deleted a pod because its node does not answer; it stays until the node is back."""
+    disrupted = _conditions(pod).get("DisruptionTarget", {})
+    return disrupted.get("reason") in BY_TAINT and is_on_silent_node(pod)
+
+
+def is_on_silent_node(pod: Raw) -> bool:
+    problem = problem_of_pod(pod)
+    return problem is not None and problem.reason == NODE_LOST
+
+
 def problem_of_deployment(deployment: Raw) -> PodProblem | None:
     """Why a Deployment has no pod; Kubernetes tells it nowhere else."""
     failed = _conditions(deployment).get("ReplicaFailure", {})

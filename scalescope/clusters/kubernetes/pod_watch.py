@@ -21,6 +21,7 @@ from scalescope.clusters.kubernetes.pod_problems import (
     NOT_READY,
     PodProblem,
     explain,
+    is_lost_with_its_node,
     is_scheduler,
     not_ready,
     problem_of_deployment,
@@ -312,7 +313,7 @@ class PodWatch:
     def _is_ending(self, found: Raw) -> bool:
         group = found["metadata"]["labels"].get(WORKER_GROUP)
         is_left_over = group is not None and self._groups is not None and group not in self._groups
-        return is_left_over or "deletionTimestamp" in found["metadata"]
+        return is_left_over or ("deletionTimestamp" in found["metadata"] and not is_lost_with_its_node(found))
 
     def _missing(self, expected: int, arrived: int) -> str:
         if self._component == "scheduler":

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
-from scalescope.clusters.kubernetes.api import Api
+from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.manifests import GROUP
-from scalescope.errors import ClusterError
+from scalescope.clusters.kubernetes.pod_problems import is_on_silent_node
+from scalescope.errors import ClusterError, RequestRefused
 
 OPERATOR_S = 4.0  # for the operator to let go of a cluster; then its finalizer is removed
 # Seconds within which Kubernetes begins to end objects without an owner; if it has not begun by then, it never does. It
 # takes more than 10 if Kubernetes has just learned new kinds, or lacks CPU.
 COLLECTED_S = 20.0
-GONE_S = 60.0  # for everything to be gone; a pod whose node is lost stays longer, and is named
-ENDING = " (ending)"  # marks an object that is deleted, but whose node is slow to stop it, or lost
+GONE_S = 60.0  # for everything to be gone
+ENDING = " (ending)"  # marks an object that is deleted, but whose node is slow to stop it
+LOST = " (its node does not answer)"  # marks a deleted pod that Kubernetes keeps until its node is back or removed
 _LOOK_S = 0.2
 
 
@@ -29,8 +32,8 @@ def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[st
     while left := remains(api, label):
         waited_s = time.monotonic() - began
         held = _cluster(label) in left
-        uncollected = not held and not all(each.endswith(ENDING) for each in left)
-        if waited_s > (COLLECTED_S if uncollected else timeout_s):
+        uncollected = not held and not all(each.endswith((ENDING, LOST)) for each in left)
+        if waited_s > (COLLECTED_S if uncollected else timeout_s) or all(each.endswith(LOST) for each in left):
             break
         if not held:
             api.delete(GROUP, own_group)
@@ -49,25 +52,38 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         for kind, what, metadata in lost:
             api.delete(kind, f"{what}/{metadata['name']}")
         remove(api, label, GONE_S)
+    with suppress(RequestRefused):  # who may not delete pods is told below what stays
+        _forget_lost_pods(api, label)
     if left := remains(api, label):
         raise ClusterError(
-            f"not gone {GONE_S:g} s after it was deleted: {', '.join(left)}",
+            f"not gone after it was deleted: {', '.join(left)}",
             where=f"namespace {api.namespace} at {api.server}",
             cause="a node that does not answer keeps its pods, or a finalizer of another program keeps an object",
-            next_step="see `kubectl get nodes`; run `scalescope reap` again when the node is back or removed",
+            next_step="see `kubectl get nodes`; run `scalescope reap` again when the node is back or removed, or with "
+            "the right to delete pods; it removes those of lost nodes",
             category="not-removed",
         )
+
+
+def _forget_lost_pods(api: Api, label: str) -> None:
+    """Remove deleted pods from Kubernetes without waiting for their nodes, which end them if they ever come back."""
+    if api.cluster(label) is None:
+        for each in api.pods(label):
+            if "deletionTimestamp" in each["metadata"] and is_on_silent_node(each):
+                api.delete("v1", f"pods/{each['metadata']['name']}", {"gracePeriodSeconds": 0})
 
 
 def remains(api: Api, label: str) -> list[str]:
     """The objects of a cluster, in words."""
     kinds = (("Deployment", api.deployments(label)), ("pod", api.pods(label)))
-    found = [
-        f"{kind} {each['metadata']['name']}" + (ENDING if "deletionTimestamp" in each["metadata"] else "")
-        for kind, objects in kinds
-        for each in objects
-    ]
+    found = [f"{kind} {each['metadata']['name']}{_mark(each)}" for kind, objects in kinds for each in objects]
     return ([_cluster(label)] if api.cluster(label) is not None else []) + found
+
+
+def _mark(found: Raw) -> str:
+    if "deletionTimestamp" not in found["metadata"]:
+        return ""
+    return LOST if is_on_silent_node(found) else ENDING
 
 
 def _cluster(label: str) -> str:

@@ -7,6 +7,7 @@ from itertools import compress
 
 import numpy as np
 
+from scalescope import errors
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import asked_at
@@ -50,6 +51,8 @@ def recomputation(observation: Observation) -> Finding | None:
     keys = Counter(compress(attempts.key, again.tolist()))
     most = max(keys.values()) + 1
     left = bool((~attempts.useful[again]).mean() > 0.5)
+    if left and "next" in errors.told(observation.trial.reason):
+        return None  # the resource manager said why
     why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
     return RECOMPUTATION.finding(
         observation,

@@ -123,6 +123,8 @@ def workers_missing(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
+    if left and "next" in told(observation.trial.reason):
+        return None  # the resource manager said why
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:

@@ -13,7 +13,7 @@ import dask
 import distributed
 import psutil
 import pytest
-from support import http_servers
+from support import another_user, http_servers
 
 from scalescope import clusters
 from scalescope.clusters.light.spec import LightSpec
@@ -129,3 +129,20 @@ def test_a_dead_connection_is_not_confused_with_one_on_the_same_port() -> None:
                 assert process_guard._ours(again, process_guard._ESTABLISHED)
                 assert living.getsockname() == place
                 assert not process_guard._ours(accepted, process_guard._ESTABLISHED)
+
+
+def test_the_walk_of_another_user_finds_what_is_open() -> None:
+    with another_user.open_folder() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+        for name, mode in (("open", 0o644), ("closed", 0o600), ("writable", 0o622)):
+            (folder / name).touch(mode)
+            (folder / name).chmod(mode)
+        asked = {"ports": [server.getsockname()], "sockets": [], "files": [str(path) for path in folder.iterdir()]}
+        got = another_user.walk(asked)
+    assert sorted(got) == [f"file {folder}/open", f"write {folder}/writable"]
+
+
+@pytest.mark.parametrize("kind", ["local", pytest.param("light", marks=pytest.mark.thorough)])
+def test_another_user_gets_nothing_of_a_sweep(kind: str) -> None:
+    got, tried = another_user.gets_of_a_sweep("-c", kind)
+    assert got == []
+    assert len(tried["ports"]) >= 3

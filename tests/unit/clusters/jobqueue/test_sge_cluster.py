@@ -36,7 +36,7 @@ def test_a_rescheduled_job_that_waits_again_counts_towards_the_queue_timeout(
     cluster._waiting_since -= cluster.spec.queue_timeout_s
     with pytest.raises(ClusterError) as caught:
         cluster._look(1)
-    assert caught.value.category == "queue-timeout"
+    assert caught.value.category == ("job-held" if "h" in state else "queue-timeout")
 
 
 @pytest.mark.parametrize("state", ["r", "t", "Rr", "Rt"])
@@ -139,3 +139,13 @@ def test_terms_of_a_job_that_grid_engine_changed_are_reported(
     words = cluster._look(1).words
     assert cluster._changes.keys() == changed
     assert ("in place of" in words) is bool(changed)
+
+
+def test_only_suspended_jobs_of_grid_engine_count_as_suspended(
+    cluster: SgeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        GridEngineJob(str(number), state, "all.q@node1") for number, state in enumerate(("r", "s", "S", "qw", "dr"))
+    ]
+    monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: found)
+    assert cluster._suspended() == ["1", "2"]

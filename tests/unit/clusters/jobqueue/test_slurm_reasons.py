@@ -71,13 +71,13 @@ def test_the_category_of_a_limit_follows_from_its_name(resource: str) -> None:
 
 def test_a_limit_is_called_a_time_limit_only_if_slurm_names_a_time() -> None:
     for name, category in reasons.REASONS.items():
-        if category == "time-limit-too-long":
+        if category in ("time-limit-too-long", "account-time-limit"):
             assert re.search("Time|Wall", name), name
     for text in ("QOSMaxSubmitJobPerUserLimit", "AssocMaxSubmitJobLimit", "QOSGrpSubmitJobsLimit"):
         said = f"{text}; Batch job submission failed: {POLICY}"
         assert failures.refused(said).category == "submitted-jobs-limit"
     assert failures.refused(POLICY).category == "unnamed-limit"
-    assert failures.refused(f"AssocMaxWallDurationPerJobLimit; {POLICY}").category == "time-limit-too-long"
+    assert failures.refused(f"AssocMaxWallDurationPerJobLimit; {POLICY}").category == "account-time-limit"
 
 
 POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
@@ -130,6 +130,25 @@ def test_each_state_of_an_ended_job_has_a_category() -> None:
         assert failures.ended(SlurmJob("7", "name", "FAILED", reason, exit_code="1:0")).category == category
     for name, category in reasons.REASONS.items():
         assert category not in ENDS or failures.never(name) is None, name  # it was requeued
+
+
+def test_a_failed_prolog_is_named_and_its_job_is_not_replaced() -> None:
+    nodes = {"n1": ("drained", "Prolog error")}
+    failure = failures.ended(SlurmJob("7", "name", "CANCELLED"), nodes=nodes)
+    assert (failure.category, failure.may_return) == ("prolog-failed", False)
+    assert "n1" in failure.cause
+    assert failures.ended(SlurmJob("7", "name", "TIMEOUT"), nodes=nodes).category == "time-limit-reached"
+
+
+def test_a_host_without_munged_counts_as_silent_and_names_munge(tmp_path: Path) -> None:
+    error = "Munge encode failed: Failed to access /run/munge/munge.socket.2: No such file (Did you start munged?)"
+
+    def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", f"sbatch: error: {error}")
+
+    with pytest.raises(CommandSilent) as caught:
+        submission.submit("#!/bin/sh\n", run=run)
+    assert "munged" in caught.value.next_step
 
 
 # ------------------------------------------------------------------ what sbatch writes while it waits

@@ -262,6 +262,16 @@ def test_a_job_that_is_completing_gets_time_before_it_counts_as_ended(
     assert found.value.category == "time-limit-reached"
 
 
+def test_a_job_that_ran_and_waits_again_was_requeued(watch: JobWatch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "PENDING", "BeginTime"), line(2, "RUNNING")]
+    assert watch.check(2, 0)  # the first one never ran
+    slurm.queue = [line(1, "PENDING", "BeginTime"), line(2, "PENDING", "BeginTime")]
+    watch._hurry()
+    with pytest.raises(JobsEnded) as caught:
+        watch.check(2, 0)
+    assert (caught.value.category, caught.value.job_ids, caught.value.may_return) == ("requeued", ("2",), True)
+
+
 def test_jobs_of_other_users_or_with_other_names_are_ignored(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "FAILED", user="root2"), line(2, "FAILED", name=LABEL + "0"), "nonsense", "a|b"]
     watch.check(1, 0)
@@ -286,7 +296,7 @@ def test_jobs_of_other_users_or_with_other_names_are_ignored(watch: JobWatch, sl
         ("User's group not permitted to use this partition", "partition-not-allowed"),
         ("BadConstraints", "no-such-node"),
         ("QOSMaxCpuPerJobLimit", "job-limit"),
-        ("AssocMaxWallDurationPerJobLimit", "time-limit-too-long"),
+        ("AssocMaxWallDurationPerJobLimit", "account-time-limit"),
         ("QOSMaxMemoryPerJob", "job-limit"),
         ("MaxMemPerLimit", "too-much-memory"),
         ("ReservationDeleted", "reservation-gone"),

@@ -172,3 +172,24 @@ def test_a_webhook_that_does_not_answer_is_no_silence_of_the_server(api: Api, se
     assert server.objection in caught.value.cause
     assert not caught.value.ends_run  # it may come back
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["#!/bin/sh\necho 'session expired: run corp-login' >&2\nexit 1\n", "#!/bin/sh\necho '{\"status\": {}}'\n"],
+)
+def test_a_program_that_gives_no_credentials_is_reported_at_once(server: Server, tmp_path: Path, program: str) -> None:
+    Api(namespace="team", answered=(answered := set())).close()
+    login = tmp_path / "login"
+    login.write_text(program)
+    login.chmod(0o755)
+    config = yaml.safe_load((tmp_path / "config").read_text())
+    asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(login), "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": asked}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    began = time.monotonic()
+    with pytest.raises(RequestRefused) as caught:
+        Api(namespace="team", answered=answered)
+    assert (caught.value.category, caught.value.ends_run) == ("credentials", True)
+    assert "corp-login" in caught.value.cause or str(login) in caught.value.cause
+    assert time.monotonic() - began < 30

@@ -289,6 +289,16 @@ def test_a_lost_pod_is_reported_before_one_that_waits_for_a_node(kube: Kube) -> 
     assert caught.category == "node-lost"
 
 
+def test_a_pod_that_was_deleted_with_its_lost_node_is_reported_before_its_successor(kube: Kube) -> None:
+    taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    unready = "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }."
+    lost = pod("lost", "False", conditions=[taken], containerStatuses=[{"ready": True, "state": {"running": {}}}])
+    lost["metadata"]["deletionTimestamp"] = "now"
+    watching, kube.found = watch(kube), [lost, waiting(unready)]
+    assert look(kube, watching, 0)
+    assert refused(kube, watching, SETTLE_S).category == "node-lost"
+
+
 def test_a_node_lost_while_a_pod_starts_on_it_is_reported(kube: Kube) -> None:
     kube.rights = {"nodes"}
     kube.found = [pod(ready="False", phase="Pending")]

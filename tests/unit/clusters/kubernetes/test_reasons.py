@@ -65,6 +65,7 @@ REASONS = {
     "node-lost": "NodeLost: x|NodeNotReady: x|Rebooted: x",
     "deleted": "Deleted: x",
     "create-refused": "FailedCreate: x",
+    "operator-not-allowed": 'FailedCreate: deployments is forbidden: User "system:serviceaccount:o:o" cannot create',
 }
 # Ordinary events, what only an orphaned or resized pod has, and what only nodes have.
 NOT_KNOWN = (
@@ -112,5 +113,5 @@ def test_the_tested_reasons_cover_every_known_failure_of_pods() -> None:
     by_message |= {"node-not-ready"}
     by_message |= {"no-claim", "no-volume", "registry-limit", "image-denied", "no-image", "disk-full"}
     pods = [row.category for row in FAILURES if not row.pattern.startswith(("^Log", "^(FailedCreate|HTTP", "^HTTP"))]
-    requests = {"no-operator", "operator-silent", "two-operators", "unreachable", "no-answer"}
+    requests = {"no-operator", "operator-silent", "two-operators", "unreachable", "credentials", "no-answer"}
     assert set(pods) - by_message - requests == set(REASONS)

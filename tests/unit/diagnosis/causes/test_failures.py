@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -421,6 +421,18 @@ def test_workers_that_left_by_request_are_missing_not_dead(workers, how, golden)
     for worker in range(workers // 2):
         asked_to_leave(story, worker, 1.0, how)
     golden(only(find(story.observation()), "workers-missing"))
+
+
+def test_workers_whose_end_the_resource_manager_explains_are_not_called_missing():
+    story = Story(2)
+    for item in range(20):
+        story.finished(f"work-{item}", 1, float(item))
+    story.leaves(0, 1.0, expected=True, reason="stimulus")
+    observation = story.observation()
+    assert only(find(observation), "workers-missing")
+    reason = "1 of 2 workers were lost: slurm suspended 1 job\n  where: jobs 7\n  next: use another queue"
+    trial = replace(observation.trial, state=TrialState.INVALID, reason=reason)
+    assert not [each for each in find(replace(observation, trial=trial)) if each.code == "workers-missing"]
 
 
 @pytest.mark.parametrize("how", ["expected", "retired", "closing"])
