@@ -39,6 +39,7 @@ COMMANDS = {
     "release": ("evidence.methods.release:main", "how often a bisection of made-up releases is right"),
     "changes": ("evidence.methods.changes:main", "how often a nightly series is judged wrongly"),
     "year": ("evidence.methods.year:main", "what a year of nights tells, and how often wrongly"),
+    "pull-requests": ("evidence.methods.pull_requests:main", "how often a pull request is commented wrongly"),
     "known-regressions": ("evidence.methods.known_regressions:main", "that diff names the reason of known regressions"),
     "all": ("evidence.run_all:main", "all that `make bench` measures, one after another (wants a quiet machine)"),
 }
