@@ -21,6 +21,7 @@ COMMANDS = {
         "evidence.diagnosis.fixes:main",
         "that others' scripts are patched, and healthy ones left alone",
     ),
+    "agent": ("evidence.diagnosis.agent:main", "what an agent gains that does what brief answers say, and no more"),
     "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),

@@ -59,7 +59,7 @@ def test_nothing_is_said_where_nothing_changed(change: Discussions, tmp_path: Pa
 
 
 def test_one_comment_is_made_then_edited_and_never_repeated(change: Discussions, tmp_path: Path) -> None:
-    change.comments = {number: "a person" for number in range(100)}  # ours is on the second page
+    change.comments = dict.fromkeys(range(100), "a person")  # ours is on the second page
     for found in (answer("Slower", changed=True), answer("Slower", changed=True)):
         assert tell(found, tmp_path) == 0
     [ours] = [text for text in change.comments.values() if "Slower" in text]
