@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Group
 from rich.live import Live
@@ -19,28 +21,61 @@ NAME, WORDS = 9, 30  # columns of names at the left, and of what threads do
 FEW = 3  # most groups listed when no task has ended for long while workers compute
 
 
+class Display(Protocol):
+    """Shows looks, and spends the pauses between them."""
+
+    wants_report: bool  # whether somebody asked for the report, and so ended the watch
+
+    def show(self, look: Look) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
 @contextmanager
-def shown(address: str) -> Iterator[Callable[[Look], None]]:
-    """Show looks on standard error: a picture on a terminal, else one line each."""
+def shown(watch: ClusterWatch, *, records: bool = False) -> Iterator[Display]:
+    """Show looks on standard error: a picture on a terminal, which obeys keys if there are any, else a line each."""
     console = stderr()
     if not console.is_watched:
         yield _Liner()
         return
     with Live(console=console, auto_refresh=False) as live:
+        if not sys.stdin.isatty():
+            yield _Picture(watch, live)
+            return
+        from scalescope.cli.watch_keys import keyed
 
-        def draw(look: Look) -> None:
-            live.update(picture(address, look, console.width, console.height - 1), refresh=True)
+        with keyed(watch, live, records=records) as display:
+            yield display
 
-        yield draw
+
+class _Picture:
+    """A picture that is drawn anew for each look."""
+
+    wants_report = False
+
+    def __init__(self, watch: ClusterWatch, live: Live) -> None:
+        self._watch, self._live = watch, live
+
+    def show(self, look: Look) -> None:
+        console = self._live.console
+        self._live.update(picture(self._watch.asker.address, look, console.width, console.height - 1), refresh=True)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 class _Liner:
     """One line for each look, and stuck tasks that were not shown before."""
 
+    wants_report = False
+
     def __init__(self) -> None:
         self._told: object = None
 
-    def __call__(self, look: Look) -> None:
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def show(self, look: Look) -> None:
         stands = look.standstill and look.standstill.tasks
         lines = [line(look), *(standing(look.standstill) if stands != self._told else ())]
         self._told = stands
