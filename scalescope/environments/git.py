@@ -128,7 +128,7 @@ def root(folder: str) -> str:
 
 def fork_point(folder: str, base: str, head: str) -> str:
     """Id of the newest commit that both have."""
-    return _git(folder, "merge-base", base, head)
+    return _git(folder, "merge-base", "--end-of-options", base, head)
 
 
 @contextmanager

@@ -92,7 +92,8 @@ def answer(asked: PullRequestQuestion, runner: Runner) -> PullRequestAnswer:
         judged = list(zip(compared, found.members, strict=True))
         slower = [(each, pair) for each, pair in judged if pair.decision is ComparisonDecision.SLOWER]
         notices = tuple(_notice(each, pair, sides[1], changed) for each, pair in slower)
-    answers = requirement.judge(required, [trial for each in compared for trial in each.of_head])
+    trials = [trial for each in compared for trial in each.of_head]
+    answers = requirement.judge(required, trials) if required else ()
     status = requirement.status(answers) if required else ExitStatus.FINDING if slower else ExitStatus.OK
     if not all(any(trial.counts for trial in each.of_head) for each in compared):
         status = ExitStatus.FAILED
