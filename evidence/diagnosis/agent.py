@@ -37,6 +37,7 @@ class Agent:
     folder: Path
     commands: int = 0
     characters: int = 0  # of answers that it read
+    tried: str = ""  # what came of the first command that it followed
 
     def ask(self, words: list[str]) -> dict[str, Any]:
         self.commands += 1
@@ -63,6 +64,7 @@ class Agent:
             done = json.dumps(first["change"])
         elif fixes:
             done = "; ".join(self.ask(["fix", "--yes", "--apply", *fixes[0][1:]]).get("notes", ()))
+            self.tried = done or "no answer in time"
             if "Patched" not in done:
                 return before, before, ""
             self.ask(words)
@@ -89,15 +91,7 @@ def words_of(case: Case) -> list[str]:
         return ["run", case.file.name, case.title]
     axes = {"workers": ",".join(map(str, case.workers)), "threads_per_worker": case.threads, **case.params}
     options = [f"{name}={value}" for name, value in case.cluster.items() if name != "kind"]
-    words = [
-        "sweep",
-        "-w",
-        f"{case.file.name}:{case.title}",
-        "-c",
-        case.cluster["kind"],
-        "--timeout",
-        f"{case.timeout_s}",
-    ]
+    words = ["sweep", "-w", f"{case.file.name}:{case.title}", "-c", case.cluster["kind"]]
     words += [each for name, value in axes.items() for each in ("-a", f"{name}={value}")]
     return words + [each for option in options for each in ("--cluster-option", option)]
 
@@ -117,7 +111,8 @@ def tried(case: Case) -> dict[str, Any]:
     if before and after and expert and expert < before:
         share = min((before - after) / (before - expert), 1.0)
     row = {"case": case.name, "label": case.expect, "before": before, "after": after, "expert": expert, "did": did}
-    return {**row, "share": share, "tokens": agent.characters // CHARACTERS, "commands": agent.commands}
+    row |= {"tried": agent.tried, "share": share}
+    return {**row, "tokens": agent.characters // CHARACTERS, "commands": agent.commands}
 
 
 def main() -> int:
@@ -140,9 +135,7 @@ def main() -> int:
     slow = [each for each in known if each["share"] is not None]
     acted = [each for each in slow if each["did"]]
     rows = [["all with a gain", len(slow), f"{mean([each['share'] for each in slow] or [0]):.0%}"]]
-    rows += [
-        ["of these, where the answer had code or values", len(acted), f"{mean([e['share'] for e in acted] or [0]):.0%}"]
-    ]
+    rows += [["of these, where it could act", len(acted), f"{mean([each['share'] for each in acted] or [0]):.0%}"]]
     print(table(["cases", "number", "share of the expert's gain"], rows))
     for name in ("tokens", "commands"):
         print(f"{name}: {median(each[name] for each in known)} in the median, {max(e[name] for e in known)} at most")
