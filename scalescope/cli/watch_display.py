@@ -1,85 +1,16 @@
-"""Shows a watched cluster: as a picture that fits the terminal, as a line, and in a summary."""
+"""A watched cluster as a picture that fits the terminal, as a line, and in a summary."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
-
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
 from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
-from scalescope.report.screen import stderr
 
 NAME, WORDS = 9, 30  # columns of names at the left, and of what threads do
 FEW = 3  # most groups listed when no task has ended for long while workers compute
-
-
-class Display(Protocol):
-    """Shows looks, and spends the pauses between them."""
-
-    wants_report: bool  # whether somebody asked for the report, and so ended the watch
-
-    def show(self, look: Look) -> None: ...
-
-    def wait(self, seconds: float) -> None: ...
-
-
-@contextmanager
-def shown(watch: ClusterWatch, *, records: bool = False) -> Iterator[Display]:
-    """Show looks on standard error: a picture on a terminal, which obeys keys if there are any, else a line each."""
-    console = stderr()
-    if not console.is_watched:
-        yield _Liner()
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        if not sys.stdin.isatty():
-            yield _Picture(watch, live)
-            return
-        from scalescope.cli.watch_keys import keyed
-
-        with keyed(watch, live, records=records) as display:
-            yield display
-
-
-class _Picture:
-    """A picture that is drawn anew for each look."""
-
-    wants_report = False
-
-    def __init__(self, watch: ClusterWatch, live: Live) -> None:
-        self._watch, self._live = watch, live
-
-    def show(self, look: Look) -> None:
-        console = self._live.console
-        self._live.update(picture(self._watch.asker.address, look, console.width, console.height - 1), refresh=True)
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-class _Liner:
-    """One line for each look, and stuck tasks that were not shown before."""
-
-    wants_report = False
-
-    def __init__(self) -> None:
-        self._told: object = None
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def show(self, look: Look) -> None:
-        stands = look.standstill and look.standstill.tasks
-        lines = [line(look), *(standing(look.standstill) if stands != self._told else ())]
-        self._told = stands
-        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def line(look: Look) -> str:

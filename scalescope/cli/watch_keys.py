@@ -1,4 +1,4 @@
-"""`scalescope watch` with keys: sort, look into a group of tasks or a worker, hold the picture."""
+"""Shows a watched cluster; on a terminal, keys sort, look into a group of tasks or a worker, and hold the picture."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import tty
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Group as Lines
 from rich.live import Live
 from rich.text import Text
 
-from scalescope.cli.watch_display import picture
+from scalescope.cli.watch_display import line, picture
 from scalescope.errors import ClusterError
 from scalescope.model.words import cut, duration, middle_cut, size
 from scalescope.own_code.cluster_watch import ClusterWatch, Group, Look
-from scalescope.report.hang_lines import WIDTH, flat
+from scalescope.report.hang_lines import WIDTH, flat, standing
+from scalescope.report.screen import stderr
 
 HELP = "↑ ↓ Enter look into, b back, w workers, s sort, f freeze, r report, q end"
 ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[D": "b", "\x1b[C": "\n", "\x1b": "b", "\r": "\n"}
@@ -159,3 +160,62 @@ def keyed(watch: ClusterWatch, live: Live, *, records: bool) -> Iterator[KeyedDi
         yield KeyedDisplay(watch, live, descriptor, records)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Display(Protocol):
+    """Shows looks, and spends the pauses between them."""
+
+    wants_report: bool  # whether somebody asked for the report, and so ended the watch
+
+    def show(self, look: Look) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+@contextmanager
+def shown(watch: ClusterWatch, *, records: bool = False) -> Iterator[Display]:
+    """Show looks on standard error: a picture on a terminal, which obeys keys if there are any, else a line each."""
+    console = stderr()
+    if not console.is_watched:
+        yield _Liner()
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        if not sys.stdin.isatty():
+            yield _Picture(watch, live)
+            return
+        with keyed(watch, live, records=records) as display:
+            yield display
+
+
+class _Picture:
+    """A picture that is drawn anew for each look."""
+
+    wants_report = False
+
+    def __init__(self, watch: ClusterWatch, live: Live) -> None:
+        self._watch, self._live = watch, live
+
+    def show(self, look: Look) -> None:
+        console = self._live.console
+        self._live.update(picture(self._watch.asker.address, look, console.width, console.height - 1), refresh=True)
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class _Liner:
+    """One line for each look, and stuck tasks that were not shown before."""
+
+    wants_report = False
+
+    def __init__(self) -> None:
+        self._told: object = None
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def show(self, look: Look) -> None:
+        stands = look.standstill and look.standstill.tasks
+        lines = [line(look), *(standing(look.standstill) if stands != self._told else ())]
+        self._told = stands
+        print("\n".join(lines), file=sys.stderr, flush=True)

@@ -56,7 +56,7 @@ def watch(
     terminal it obeys keys: arrows and Enter look into a group of tasks or a worker, w lists workers, s sorts, f holds
     the picture, r ends with the report, q ends.
     """
-    from scalescope.cli import watch_display
+    from scalescope.cli import watch_display, watch_keys
     from scalescope.own_code.cluster_watch import ClusterWatch
     from scalescope.report import html
 
@@ -72,7 +72,7 @@ def watch(
         seen = ClusterWatch(asker)
         seen.look()
         try:
-            with ExitStack() as recording, watch_display.shown(seen, records=record) as display:
+            with ExitStack() as recording, watch_keys.shown(seen, records=record) as display:
                 if record:
                     found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
                 seen.follow(seconds, display.show, display.wait)
