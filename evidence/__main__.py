@@ -21,6 +21,7 @@ COMMANDS = {
         "evidence.diagnosis.fixes:main",
         "that others' scripts are patched, and healthy ones left alone",
     ),
+    "agent": ("evidence.diagnosis.agent:main", "what an agent gains that does what brief answers say, and no more"),
     "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),
@@ -39,6 +40,7 @@ COMMANDS = {
     "release": ("evidence.methods.release:main", "how often a bisection of made-up releases is right"),
     "changes": ("evidence.methods.changes:main", "how often a nightly series is judged wrongly"),
     "year": ("evidence.methods.year:main", "what a year of nights tells, and how often wrongly"),
+    "pull-requests": ("evidence.methods.pull_requests:main", "how often a pull request is commented wrongly"),
     "known-regressions": ("evidence.methods.known_regressions:main", "that diff names the reason of known regressions"),
     "all": ("evidence.run_all:main", "all that `make bench` measures, one after another (wants a quiet machine)"),
 }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pkgutil import resolve_name
 from typing import Any
 
 __version__ = "0.1.0"
 
 
-def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
+def diagnose(client: Any = None, name: str = "") -> Any:
     """Record what a cluster does while a block of code runs, and print what is wrong, and why.
 
     ```
@@ -20,11 +19,11 @@ def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
     ```
 
     The client can be connected to any Dask cluster of distributed 2023.5 or later. The default is the client of
-    the running Prefect flow (`DaskTaskRunner`), or else Dask's current client. An exception of the block is re-raised
+    the running Prefect flow (`DaskTaskRunner`), or else Dask's current client; with an asynchronous one it is
+    `async with`. An exception of the block is re-raised
     after the diagnosis. By default, the name of the block is the line where it begins.
     """
-    found: AbstractContextManager[Any] = resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
-    return found
+    return resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
 
 
 def fix(

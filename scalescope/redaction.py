@@ -33,6 +33,7 @@ LOOKS = re.compile(  # matches text that holds a secret, in the formats that the
     re.IGNORECASE,
 )
 GITHUB_TOKEN = "SCALESCOPE_GITHUB_TOKEN"  # noqa: S105 - the variable's name
+GITLAB_TOKEN = "SCALESCOPE_GITLAB_TOKEN"  # noqa: S105
 SHORTEST = 6  # fewest characters of a secret: shorter values occur in texts by chance
 
 _named: set[str] = set()
@@ -46,7 +47,7 @@ def know(*variables: str) -> None:
 
 def passed_on() -> dict[str, str]:
     """The environment for processes that run the code of others: without the secrets of Scalescope itself."""
-    return {name: value for name, value in os.environ.items() if name != GITHUB_TOKEN}
+    return {name: value for name, value in os.environ.items() if name not in (GITHUB_TOKEN, GITLAB_TOKEN)}
 
 
 def hide(text: str) -> str:

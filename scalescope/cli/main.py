@@ -61,6 +61,11 @@ COMMANDS: Sequence[Row] = (
     ),
     *_studies(OWN.items()),
     (
+        "pull-request",
+        "scalescope.cli.commands.pull_request:pull_request",
+        exit_statuses(FINDING, ok="the head is not slower", finding="the head is slower, or a --require is not met"),
+    ),
+    (
         "nightly",
         "scalescope.cli.commands.nightly:nightly",
         exit_statuses(

@@ -1,50 +1,16 @@
-"""Shows a watched cluster: as a picture that fits the terminal, as a line, and in a summary."""
+"""A watched cluster as a picture that fits the terminal, as a line, and in a summary."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from rich.console import Group
-from rich.live import Live
 from rich.text import Text
 
 from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
 from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
-from scalescope.report.screen import stderr
 
 NAME, WORDS = 9, 30  # columns of names at the left, and of what threads do
 FEW = 3  # most groups listed when no task has ended for long while workers compute
-
-
-@contextmanager
-def shown(address: str) -> Iterator[Callable[[Look], None]]:
-    """Show looks on standard error: a picture on a terminal, else one line each."""
-    console = stderr()
-    if not console.is_watched:
-        yield _Liner()
-        return
-    with Live(console=console, auto_refresh=False) as live:
-
-        def draw(look: Look) -> None:
-            live.update(picture(address, look, console.width, console.height - 1), refresh=True)
-
-        yield draw
-
-
-class _Liner:
-    """One line for each look, and stuck tasks that were not shown before."""
-
-    def __init__(self) -> None:
-        self._told: object = None
-
-    def __call__(self, look: Look) -> None:
-        stands = look.standstill and look.standstill.tasks
-        lines = [line(look), *(standing(look.standstill) if stands != self._told else ())]
-        self._told = stands
-        print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def line(look: Look) -> str:

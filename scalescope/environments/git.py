@@ -21,6 +21,8 @@ TIMEOUT_S = 600.0  # seconds; a clone of a large repository takes minutes
 
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _FILE = "file://"
+_DIFF = ("diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")  # where lines of a file differ
 # Variables that make git use another repository than the given one; git sets them while a hook runs
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
 _LOG = ("--no-show-signature", "--format=%H%x09%P%x09%s")
@@ -117,6 +119,40 @@ def history(address: str, good: str, bad: str) -> tuple[Commit, ...]:
         said = _git(folder, "log", "--no-walk", *_LOG, base)
         said += "\n" + _git(folder, "log", "--first-parent", "--reverse", *_LOG, f"{base}..{bad}")
     return tuple(_commit(line) for line in said.splitlines() if line)
+
+
+def root(folder: str) -> str:
+    """The folder of the repository that a folder belongs to."""
+    return _git(folder, "rev-parse", "--show-toplevel")
+
+
+def fork_point(folder: str, base: str, head: str) -> str:
+    """Id of the newest commit that both have."""
+    return _git(folder, "merge-base", "--end-of-options", base, head)
+
+
+@contextmanager
+def worktree(folder: str, commit: str, place: str) -> Iterator[None]:
+    """The files of a commit in the folder `place`, until the block ends."""
+    _git(folder, "worktree", "add", "--quiet", "--detach", place, commit)
+    try:
+        yield
+    finally:
+        _git(folder, "worktree", "remove", "--force", place)
+
+
+def changed_lines(folder: str, base: str, head: str) -> dict[str, list[int]]:
+    """For each file of `head` that differs from `base`: the lines that are new, or that stand where lines were."""
+    found: dict[str, list[int]] = {}
+    lines: list[int] = []
+    for line in _git(folder, *_DIFF, base, head).splitlines():
+        if line.startswith("+++ "):
+            lines = found.setdefault(line.removeprefix("+++ b/"), [])
+        elif hunk := _HUNK.match(line):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            lines += range(max(first, 1), first + max(count, 1))
+    found.pop("+++ /dev/null", None)
+    return found
 
 
 def _commit(line: str) -> Commit:

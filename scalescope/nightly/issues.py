@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from scalescope.errors import InfrastructureError, StoreError
+from scalescope.forge import ALL_FAIL
 from scalescope.model.sweep import digest
 from scalescope.nightly import alerts, github, night_record
 from scalescope.nightly.night_record import Alert, AlertState
@@ -90,7 +91,7 @@ def bring_up_to_date(store: Store, history: str, tracker: IssueTracker) -> list[
             told = _tell(alert, tracker)
         except (InfrastructureError, StoreError) as error:
             problems.append(f"issue of alert {alert.id}: {error.line}")
-            if error.category in github.ALL_FAIL:
+            if error.category in ALL_FAIL:
                 break
             continue
         if told != alert:

@@ -124,8 +124,19 @@ class ClusterWatch:
         )
         return self.last
 
-    def follow(self, seconds: float, show: Callable[[Look], object]) -> None:
-        """Look and show repeatedly for so many seconds (0: without end), or until Ctrl-C."""
+    def workers(self) -> list[dict[str, Any]]:
+        """See `snapshot.workers`."""
+        found: list[dict[str, Any]] = self._ask(Shipment(snapshot, "workers"))
+        return found
+
+    def inside(self, kind: str, name: str) -> list[tuple[str, int]]:
+        """See `snapshot.inside`."""
+        return [(word, number) for word, number in self._ask(Shipment(snapshot, "inside"), kind, name)]
+
+    def follow(
+        self, seconds: float, show: Callable[[Look], object], wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        """Look and show repeatedly for so many seconds (0: without end), or until Ctrl-C; `wait` spends the pauses."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -136,7 +147,7 @@ class ClusterWatch:
                 left = until - time.monotonic() if seconds else pause
                 if left <= 0:
                     return
-                time.sleep(min(pause, left))
+                wait(min(pause, left))
         except KeyboardInterrupt:
             return
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import distributed
@@ -23,31 +24,70 @@ from scalescope.report.hang_lines import told
 from scalescope.sent_code import keep_file_names
 
 
-@contextmanager
-def diagnose(client: distributed.Client | None = None, name: str = "") -> Iterator[Diagnosis]:
+class diagnose(AbstractContextManager[Diagnosis], AbstractAsyncContextManager[Diagnosis]):
     """Record and print a diagnosis, as `scalescope.diagnose` says.
 
     A separate client installs a recorder on the scheduler and its workers, and removes it at the end. Nothing else on
-    the cluster changes.
+    the cluster changes. `async with` does that in a thread, so that the event loop goes on.
 
     Raises:
-        UsageError: There is no client, the client is asynchronous or closed, the cluster has no workers (and is not
-            adaptive), or another block already records it.
+        UsageError: There is no client, the client is closed, or asynchronous without `async`, the cluster has no
+            workers (and is not adaptive), or another block already records it.
         CaptureError: The recorder could not be installed.
     """
-    caller = sys._getframe(2)
-    client = current_client() if client is None else client
-    address = checked(client)
-    watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code
-    if not client.nthreads() and not adaptive(cluster_of(client)):
-        raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
-    found, called = None, name or line_of_user(caller) or "a block"
-    try:
-        with noted(()) as notes, observed(client, called, "block", watch=watch, notes=notes, says=say) as found:
-            yield found
-    finally:
-        if found is not None and found.is_over:
-            print(found.judgement.text)
+
+    def __init__(self, client: distributed.Client | None = None, name: str = "") -> None:
+        self._client, self._name, self._stack = client, name, ExitStack()
+
+    def __enter__(self) -> Diagnosis:
+        caller = sys._getframe(1)
+        client = current_client() if self._client is None else self._client
+        address = checked(client)
+        watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code
+        if not client.nthreads() and not adaptive(cluster_of(client)):
+            raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
+        block = self._observed(client, caller, watch=watch)
+        del client
+        self._found = self._entered(block)
+        return self._found
+
+    def __exit__(self, *error: Any) -> bool | None:
+        try:
+            return self._stack.__exit__(*error)
+        finally:
+            self._tell()
+
+    async def __aenter__(self) -> Diagnosis:
+        client = current_client() if self._client is None else self._client
+        checked(client, asynchronous=True)
+        block = self._observed(client, sys._getframe(1))
+        self._found = await asyncio.to_thread(self._entered, block)
+        return self._found
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        try:
+            return await asyncio.to_thread(self._stack.__exit__, *error)
+        finally:
+            self._tell()
+
+    def _observed(
+        self, client: distributed.Client, caller: FrameType, **options: Any
+    ) -> AbstractContextManager[Diagnosis]:
+        notes = self._stack.enter_context(noted(()))
+        called = self._name or line_of_user(caller) or "a block"
+        self._client = None  # so that its owner can release it
+        return observed(client, called, "block", notes=notes, says=say, **options)
+
+    def _entered(self, block: AbstractContextManager[Diagnosis]) -> Diagnosis:
+        try:
+            return self._stack.enter_context(block)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _tell(self) -> None:
+        if self._found.is_over:
+            print(self._found.judgement.text)
 
 
 @contextmanager
@@ -85,13 +125,14 @@ def say(found: Hang, now: float) -> None:
     print(told(found, now), file=sys.stderr, flush=True)
 
 
-def checked(client: distributed.Client) -> str:
+def checked(client: distributed.Client, *, asynchronous: bool = False) -> str:
+    """The address of the client's scheduler; `asynchronous` says whether the client may be that."""
     if not isinstance(client, distributed.Client):
         raise InvalidField("client", client, "a `distributed.Client`")
-    if client.asynchronous:
+    if client.asynchronous and not asynchronous:
         raise UsageError(
-            "A block cannot be recorded through an asynchronous client",
-            next_step="run it in a thread of its own, with `distributed.Client(address)`",
+            "This client is asynchronous: the recorder would wait for the event loop that waits for it",
+            next_step="`async with scalescope.diagnose(client):`",
         )
     if client.status != "running":
         raise UsageError(f"The client is {client.status}", next_step="connect it before the block begins")

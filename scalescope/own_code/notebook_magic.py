@@ -1,7 +1,14 @@
-"""`%%scalescope` on a cell of a notebook: it is recorded, and its verdict and picture stand below it."""
+"""Magics of notebooks.
+
+`%%scalescope` on a cell: it is recorded, and its verdict and picture stand below it. `%scalescope watch`: what the
+client's cluster does.
+"""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +23,12 @@ from scalescope.own_code.diagnose import checked, current_client, observed, say
 FILE = "/notebook/cell.py"  # name of the code of a recorded cell, in lines that people read
 
 
+COMMAND = (sys.executable, "-c", "from scalescope.cli.main import main; main()")
+WATCHED = "10s"  # how long a cluster is watched if the line does not say
+
+
 def register(shell: Any) -> None:
-    """Add the magic to an IPython shell."""
+    """Add the magics to an IPython shell."""
 
     def scalescope(line: str, cell: str) -> None:
         try:
@@ -26,6 +37,34 @@ def register(shell: Any) -> None:
             raise MagicError(f"{error.line}{f' Next: {error.next_step}' if error.next_step else ''}") from None
 
     shell.register_magic_function(scalescope, "cell", "scalescope")
+    shell.register_magic_function(_command, "line", "scalescope")
+
+
+def _command(line: str) -> None:
+    """Run a command with what it prints below the cell; `watch` takes the current client's cluster."""
+    words = shlex.split(line)
+    if words[:1] == ["watch"] and not any("://" in each for each in words):
+        words.insert(1, _address())
+        words += [] if "--for" in words else ["--for", WATCHED]
+    process = subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with process:
+        try:
+            for each in process.stdout or ():
+                print(each, end="")
+        except KeyboardInterrupt:
+            process.terminate()
+
+
+def _address() -> str:
+    try:
+        address = str(current_client().scheduler.address)
+    except ScalescopeError as error:
+        raise MagicError(f"{error.line} Next: %scalescope watch ADDRESS") from None
+    if address.startswith("inproc://"):
+        raise MagicError(
+            "Only this process sees its cluster. Next: Client(processes=True), or `%%scalescope` on a cell"
+        )
+    return address
 
 
 def _cell(shell: Any, variable: str, cell: str) -> None:

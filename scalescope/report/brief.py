@@ -13,7 +13,8 @@ from typing import Any
 
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
-from scalescope.model.mapping import Mapped
+from scalescope.model.mapping import Mapped, differing
+from scalescope.model.sweep import WORKERS, Point
 from scalescope.model.trial import ran_what
 from scalescope.model.words import number, percent
 from scalescope.report import run_tables
@@ -114,7 +115,7 @@ def of_run(run: ShownRun, id: str = "", *, notes: Iterable[str] = (), next: Sequ
         tuple(_finding(name, each) for name, each in kept),
         _table(run_tables.points_table(points, width=WIDTH)[0] if points else None),
         tuple(notes),
-        (*next, *_sweep_command(run, verdict), *details),
+        (*next, *_commands(run, verdict), *details),
         left_out=len(findings) - len(kept),
     )
 
@@ -142,15 +143,41 @@ def named(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
     return list(found.items())
 
 
-def _sweep_command(run: ShownRun, verdict: Verdict) -> list[str]:
-    """The command that measures the first finding's fix; none if the workload is the user's program."""
-    gain = verdict.findings[0].gain if verdict.findings else None
-    if gain is None or not gain.change or gain.measured_s is not None or ran_what(run.trials):
+def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
+    """Commands that go on from the first finding: measure a change of values, or patch a function of the user's own.
+
+    None if the workload is the user's program.
+    """
+    first = verdict.findings[0] if verdict.findings else None
+    if first is None or ran_what(run.trials):
         return []
-    worst = [each.point for each in run.trials if each.point.id in verdict.findings[0].points][:1]
-    axes = {"workers": worst[0].workers if worst else 1, **gain.change}
-    given = [each for name, value in axes.items() for each in ("-a", f"{name}={value}")]
-    return [shlex.join(["scalescope", "sweep", "-w", run.sweep.workload, "-c", run.sweep.cluster.kind, *given])]
+    point = next((each.point for each in run.trials if each.point.id in first.points), None)
+    changed = first.gain.change if first.gain and first.gain.measured_s is None else {}
+    workload = ["-w", run.sweep.workload]
+    cluster = [
+        word
+        for name, value in differing(run.sweep.cluster).items()
+        for word in ("--cluster-option", f"{name}={value}")
+        if isinstance(value, str | int | float)
+    ]
+    if changed:
+        axes = _axes({WORKERS: 1, **_given(run, point), **changed})
+        return [shlex.join(["scalescope", "sweep", *workload, "-c", run.sweep.cluster.kind, *cluster, *axes])]
+    from scalescope.remedies import REWRITES  # takes libcst a second
+
+    if ":" in run.sweep.workload and first.code in REWRITES:
+        return [shlex.join(["scalescope", "fix", *workload, *_axes(_given(run, point))])]
+    return []
+
+
+def _given(run: ShownRun, point: Point | None) -> dict[str, Scalar]:
+    """Values of a point that the sweep was given; the others are defaults."""
+    names = {WORKERS, *run.sweep.axes, *run.sweep.params, *(name for each in run.sweep.points for name in each)}
+    return {name: value for name, value in (point.values if point else {}).items() if name in names}
+
+
+def _axes(values: Mapping[str, Scalar]) -> list[str]:
+    return [each for name, value in values.items() for each in ("-a", f"{name}={value}")]
 
 
 def _finding(name: str, found: Finding) -> BriefFinding:

@@ -174,6 +174,38 @@ def test_nested_blocks_and_closed_or_asynchronous_clients_are_refused(client: Cl
     asyncio.run(asynchronous())
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_block_of_an_asynchronous_client_is_recorded_by_async_with(
+    fails: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scheduler and workers run on the event loop of the block, which the recorder must not hold up."""
+
+    async def main() -> Any:
+        options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": False}
+        async with (
+            LocalCluster(**options, dashboard_address=None, asynchronous=True) as cluster,
+            Client(cluster, asynchronous=True, set_as_default=False) as client,
+        ):
+            try:
+                async with scalescope.diagnose(client) as found:
+                    for number in range(10):
+                        await client.submit(nap, number, 0.1, pure=False)
+                    if fails:
+                        raise ZeroDivisionError
+            except ZeroDivisionError:
+                assert fails
+            assert await client.submit(nap, 1, pure=False) is not None  # the loop goes on
+            return found
+
+    found = asyncio.run(main())
+    assert found.metrics is not None
+    assert found.metrics.tasks == 10
+    assert (found.trial.state is TrialState.FAILED) is fails
+    assert found.verdict in capsys.readouterr().out
+    if not fails:
+        assert found.findings[0].code == "results-awaited-in-loop"
+
+
 def test_an_adaptive_cluster_without_workers_can_be_diagnosed() -> None:
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,

@@ -99,3 +99,22 @@ def test_a_recorded_cell_has_its_verdict_with_its_line_and_a_picture_below_it(
     assert value["text/plain"] == "190"
     assert "cell.py:4" in shown["text/html"] + text
     assert after.outputs[0].text == "190\n"
+
+
+@pytest.mark.thorough
+def test_the_cluster_of_a_notebook_can_be_watched_and_its_awaits_recorded(
+    missing: Callable[[str, str], NoReturn], tmp_path: Path
+) -> None:
+    made = CLIENT.replace("processes=False", "processes=True")
+    awaits = """
+import scalescope
+other = await Client(client.scheduler.address, asynchronous=True)
+async with scalescope.diagnose(other):
+    for part in range(20):
+        await other.submit(score, part, pure=False)
+"""
+    _, _, watched, recorded = run(
+        tmp_path, missing, made, "many = client.map(score, range(200))", "%scalescope watch --for 3s", awaits
+    )
+    assert "of 2 threads have a task" in "".join(each.text for each in watched.outputs)
+    assert "The client sent 20 graphs of 1 task" in "".join(each.get("text", "") for each in recorded.outputs)

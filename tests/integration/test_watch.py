@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -138,6 +140,36 @@ def test_watch_counts_working_threads_and_why_others_are_idle(client: Client) ->
     assert r"\x1b[2J" in captured.get()
     assert "\x1b" not in captured.get() + drawing.line(look)
     assert "restrictions of the tasks" in drawing.line(look)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="install tmux")
+def test_watch_obeys_keys_in_a_terminal(client: Client, tmp_path: Path) -> None:
+    address, page = client.scheduler.address, tmp_path / "page.html"
+    futures = client.map(nap, range(2000), pure=False)
+
+    def tmux(*words: str) -> str:
+        command = ["tmux", "-S", str(tmp_path / "socket"), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def press(key: str, shows: str) -> None:
+        tmux("send-keys", key)
+        wait(lambda: shows in tmux("capture-pane", "-p"), seconds=60)
+
+    watched = shlex.join([*WATCH, address, "--record", "--report", str(page)])
+    tmux("new-session", "-d", "-x", "90", "-y", "30", f"{watched}; sleep 600")
+    try:
+        wait(lambda: "groups by most left" in tmux("capture-pane", "-p"), seconds=60)
+        press("Enter", "inside nap")
+        press("w", "workers by most tasks")
+        press("s", "workers by memory")
+        press("Enter", "given: nap")
+        press("f", "FROZEN")
+        press("r", f"Report: {page}")
+    finally:
+        tmux("kill-server")
+    assert "nap" in page.read_text()
+    client.cancel(futures)
 
 
 def test_watch_with_record_ends_with_a_verdict(

@@ -16,6 +16,7 @@ import distributed
 
 LEFT = ("waiting", "no-worker", "queued", "processing")  # states of unfinished tasks
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
+MOST_ROWS, MOST_HELD = 12, 10_000  # of what a group or worker has: rows, and results that are counted
 LATE_EVENTS = 1_000  # latest events of the scheduler that are searched for workers that left by request
 
 
@@ -78,6 +79,41 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
         "groups": groups,
         "seconds": time.perf_counter() - started,
     }
+
+
+def workers(dask_scheduler: Any) -> list[dict[str, Any]]:
+    """Each worker: its name, address, threads, tasks given to it, used memory in bytes, and status."""
+    return [
+        {
+            "name": str(state.name),
+            "address": address,
+            "threads": state.nthreads,
+            "tasks": len(state.processing),
+            "memory": state.metrics.get("memory", 0),
+            "status": state.status.name,
+        }
+        for address, state in dask_scheduler.workers.items()
+    ]
+
+
+def inside(kind: str, name: str, dask_scheduler: Any) -> list[tuple[str, int]]:
+    """What a task group or prefix (`kind` is `group`) or a worker has, as (words, number); empty if it is gone."""
+    if kind == "worker":
+        state = dask_scheduler.workers.get(name)
+        if state is None:
+            return []
+        given = Counter(f"given: {task.prefix.name}" for task in state.processing)
+        held = Counter(f"holds results of: {task.prefix.name}" for task in islice(state.has_what, MOST_HELD))
+        return given.most_common(MOST_ROWS) + held.most_common(MOST_ROWS)
+    groups = [each for each in dask_scheduler.task_groups.values() if name in (str(each.name), each.prefix.name)]
+    states = sum((Counter(each.states) for each in groups), Counter())
+    given = Counter(
+        f"on {address}"
+        for address, state in dask_scheduler.workers.items()
+        for task in islice(state.processing, SAMPLE)
+        if task.group in groups
+    )
+    return [(word, number) for word, number in states.items() if number] + given.most_common(MOST_ROWS)
 
 
 async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:

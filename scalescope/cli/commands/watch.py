@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scalescope.cli.options import Brief, GivenOptions, Json, OtherPython, options, python_of, seconds_of
-from scalescope.cli.output import print_brief, print_json
+from scalescope.cli.output import print_brief, print_json, say
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, ExitStatus, UsageError
 from scalescope.model.finding import Severity
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
     from scalescope.own_code.diagnosis import Diagnosis
 
+KEYED_REPORT = "watch.html"  # written by the key r if --report names no file
 CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
 
@@ -51,9 +52,11 @@ def watch(
 ) -> None:
     """Watch a running Dask cluster: which workers work, what idle threads wait for, and where tasks are stuck.
 
-    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later.
+    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later. On a
+    terminal it obeys keys: arrows and Enter look into a group of tasks or a worker, w lists workers, s sorts, f holds
+    the picture, r ends with the report, q ends.
     """
-    from scalescope.cli import watch_display
+    from scalescope.cli import watch_display, watch_keys
     from scalescope.own_code.cluster_watch import ClusterWatch
     from scalescope.report import html
 
@@ -69,10 +72,12 @@ def watch(
         seen = ClusterWatch(asker)
         seen.look()
         try:
-            with ExitStack() as recording, watch_display.shown(asker.address) as show:
+            with ExitStack() as recording, watch_keys.shown(seen, records=record) as display:
                 if record:
                     found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
-                seen.follow(seconds, show)
+                seen.follow(seconds, display.show, display.wait)
+            if display.wants_report:
+                report = report or KEYED_REPORT
         finally:
             if not as_json and not brief:
                 print(watch_display.summary(seen))
@@ -88,6 +93,8 @@ def watch(
         print(f"\n{found}")
     if found is not None and report:
         found.report(report)
+        if display.wants_report:
+            say(f"Report: {report}")
     causes = [each for each in found.findings if not each.limits_trust] if found is not None else []
     critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,13 +38,12 @@ from scalescope.analysis.paired import (
 )
 from scalescope.model import parameters
 from scalescope.model.mapping import Mapped, from_mapping
-from scalescope.model.parameters import Parameter
 from scalescope.model.words import change, plural, signed_change
-from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
+from scalescope.studies.comparison.parameters import FEWEST, Alpha, ComparisonParameters, MaxPairs, SmallestEffect
 
 # Pairs after which a comparison without a valid pair ends.
 FIRST = 3
-ALPHA = 0.05
+ALPHA = ComparisonParameters.alpha
 # Fewest pairs for "same", if so many are allowed. If 15 % of B's trials are slow, 14 pairs miss all of them in 10 % of
 # comparisons; 7 pairs in 33 %.
 SAME_FROM = 14
@@ -73,8 +72,7 @@ class ComparisonQuestion(Mapped):
     larger_is_slower: bool = True  # False for what should be large, such as `efficiency`
     smallest_effect: SmallestEffect = ComparisonParameters.smallest_effect
     max_pairs: MaxPairs = ComparisonParameters.max_pairs
-    # share of comparisons of equals that may raise a false alarm, all looks together
-    alpha: Annotated[float, Parameter("", minimum=0.0001, maximum=0.5)] = ALPHA
+    alpha: Alpha = ComparisonParameters.alpha
 
     def __post_init__(self) -> None:
         parameters.check_fields(self)

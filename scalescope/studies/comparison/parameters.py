@@ -22,6 +22,15 @@ MaxPairs = Annotated[
         maximum=1000,
     ),
 ]
+Alpha = Annotated[
+    float,
+    Parameter(
+        "Share of comparisons of equals that may raise a false alarm, all looks together.",
+        title="Share of false alarms",
+        minimum=0.0001,
+        maximum=0.5,
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +64,4 @@ class ComparisonParameters(StudyParameters, AtPoint):
     # 3 % is what 20 pairs can tell from nothing where trials spread by 2 to 3 %; 0 calls only what is equal the same.
     smallest_effect: SmallestEffect = 0.03
     max_pairs: MaxPairs = 20
+    alpha: Alpha = 0.05

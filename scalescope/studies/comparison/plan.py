@@ -70,11 +70,14 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
             larger_is_slower=number.text not in LARGER_IS_BETTER,
             smallest_effect=asked.smallest_effect,
             max_pairs=asked.max_pairs,
+            alpha=asked.alpha,
         )
         pairings.append(_pairing(question, number, shared, name, arms))
-    design = {"metric": number.text}
+    design: dict[str, Any] = {"metric": number.text}
     for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
         design[name] = given.get(name, getattr(asked, name))
+    if asked.alpha != ComparisonParameters.alpha:
+        design["alpha"] = asked.alpha
     return PlannedStudy(
         "comparison",
         {**shared.to_mapping(), "workloads": names, **arms, **design},

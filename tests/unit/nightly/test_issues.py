@@ -11,6 +11,7 @@ import pytest
 from support import github as server
 from support.github import REPOSITORY, TOKEN, GitHub
 
+from scalescope import forge
 from scalescope.errors import InfrastructureError, InvalidField, StoreError
 from scalescope.model.study import Study
 from scalescope.nightly import alerts, github, issues, night_record, regression_script
@@ -230,7 +231,7 @@ def test_an_unreachable_api_is_waited_for_only_once(
 ) -> None:
     study = night(store, 2)
     amend(store, study, Alert(**{**vars(stored(store)), "id": "another"}))
-    monkeypatch.setattr(github, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(forge, "TIMEOUT_S", 0.1)
     hub.silent = True
     assert len(tell(store, tracker)) == 1
     assert len(hub.asked) == 1

@@ -54,6 +54,17 @@ def test_a_fix_that_is_a_parameter_can_be_measured_by_the_next_command(answer: A
     assert command.endswith("-a workers=2 -a batch=32")
 
 
+def test_a_patch_of_a_function_of_the_users_own_is_the_next_command(trial: Any, finished: Any) -> None:
+    measured = trial(2, 8, 8)
+    run = finished(measured)
+    verdict = Verdict.of([replace(FOUND, gain=None, points=(measured.point.id,))])
+    own = replace(run, verdict=verdict, sweep=replace(run.sweep, workload="job.py:run"))
+    assert brief.of_run(own, "r1").next[0].startswith("scalescope fix -w job.py:run -a workers=2")
+    for other in (run.sweep, replace(run.sweep, workload="bag-map")):  # no file to patch
+        shown = brief.of_run(replace(own, sweep=other), "r1").next
+        assert not any(each.startswith("scalescope fix") for each in shown)
+
+
 def test_a_second_finding_of_one_cause_has_an_id_of_its_own() -> None:
     assert [name for name, _ in brief.named([FOUND, FOUND])] == ["results-awaited-in-loop", "results-awaited-in-loop~2"]
 

@@ -1,0 +1,153 @@
+"""`scalescope pull-request`."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from scalescope.cli.carrying import carry_out
+from scalescope.cli.options import GivenOptions, Json, Require, Verbose, options
+from scalescope.cli.output import print_json, say, stdout
+from scalescope.errors import InfrastructureError
+from scalescope.run import syntax
+from scalescope.run.parameters import Reported
+from scalescope.studies.comparison.parameters import ComparisonParameters
+
+if TYPE_CHECKING:
+    from scalescope.pull_requests.answer import PullRequestAnswer
+
+# Least change that is told; more than for `compare`, because a comment interrupts people
+LEAST = 0.05
+# Parameters of a comparison that the command sets, or has in another form
+OWN = ("values", "a", "b", "run", "environment", "others_code", "alpha", "smallest_effect", "report", "fresh")
+
+
+@options(ComparisonParameters, Reported, without=OWN)
+def pull_request(
+    asked: GivenOptions,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            *("--axis", "-a"),
+            metavar="NAME=VALUES",
+            help="Sizes to compare at, as workers=4,16. All combinations are. Can be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    base: Annotated[
+        str,
+        typer.Option(
+            metavar="REF",
+            help="Branch or commit that the pull request goes to (default: what GitHub's and GitLab's variables say). "
+            "Compared is the commit at which the head left it.",
+            show_default=False,
+        ),
+    ] = "",
+    head: Annotated[str, typer.Option(metavar="REF", help="Branch or commit of the pull request.")] = "HEAD",
+    requirements: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="File of the repository that pins packages, as `uv pip compile` writes it: each side runs with its "
+            "own (default: both run with this Python's packages).",
+            show_default=False,
+        ),
+    ] = "",
+    smallest_effect: Annotated[
+        float, typer.Option(metavar="SHARE", min=0.0, max=0.99, help="Differences up to this share are not told.")
+    ] = LEAST,
+    require: Require = None,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="Keep the answer, for --comment.", show_default=False),
+    ] = "",
+    markdown: Annotated[
+        str, typer.Option(metavar="FILE", help="Also write the answer as Markdown.", show_default=False)
+    ] = "",
+    code_quality: Annotated[
+        str, typer.Option(metavar="FILE", help="Also write GitLab's report of code quality.", show_default=False)
+    ] = "",
+    comment: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Run nothing: bring the comment on the pull request up to date with this answer. Needs a token in "
+            "SCALESCOPE_GITHUB_TOKEN or SCALESCOPE_GITLAB_TOKEN; without one, nothing is done.",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say whether a pull request makes a workload slower, and why: both commits run in interleaved pairs.
+
+    In a job of GitHub, the answer is added to its summary, and the lines of causes get a warning. Comment in a step of
+    its own: the code of the pull request must not see the token.
+    """
+    from scalescope.environments import git
+    from scalescope.pull_requests import measuring
+    from scalescope.pull_requests.answer import PullRequestAnswer, write_summary
+    from scalescope.report import files
+
+    if comment:
+        _comment(PullRequestAnswer.read(comment))
+        return
+    study = asked.over()
+    question = measuring.PullRequestQuestion(
+        tuple(study.pop("workloads", ())),
+        syntax.axes(axis or ()),
+        {**study, "smallest_effect": smallest_effect},
+        git.root(os.getcwd()),
+        base,
+        head,
+        requirements,
+        tuple(require or ()),
+        study.pop("minutes", ComparisonParameters.minutes),
+    )
+    found = carry_out("", {}, lambda _, runner: measuring.answer(question, runner), prefect=False, verbose=verbose)
+    write_summary(found)
+    for path, text in (
+        (output, json.dumps(found.to_mapping())),
+        (markdown, found.to_markdown()),
+        (code_quality, json.dumps(found.code_quality())),
+    ):
+        if path:
+            files.write(path, text, "answer")
+    if as_json:
+        print_json(found.to_mapping())
+    else:
+        _tell(found)
+    raise typer.Exit(found.status)
+
+
+def _tell(found: PullRequestAnswer) -> None:
+    screen = stdout()
+    screen.print(Text(found.line, style="bold red" if found.notices else "bold"))
+    for each in (*found.reasons, *found.remarks):
+        screen.print(Text(each))
+    for notice in found.notices:
+        screen.print(Text(f"{notice.file}:{notice.line}"))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        print("\n".join(found.annotations()))
+
+
+def _comment(found: PullRequestAnswer) -> None:
+    """Comment, where there is a pull request and a token that may; else say why not."""
+    from scalescope.pull_requests import comments
+
+    where = comments.discussion()
+    if where is None:
+        say("This is no job of a pull request: no comment.", "yellow")
+        return
+    try:
+        done = where.tell(found.marker, found.to_markdown(), worth=found.changed)
+    except InfrastructureError as error:
+        if error.category != "token":
+            raise
+        say(f"No comment, the summary has the answer: {error.line}", "yellow")
+        return
+    say(f"Comment {done}." if done else "Nothing new to comment.")
