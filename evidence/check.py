@@ -37,6 +37,7 @@ from scalescope.checking.interception import NeedsValue, Seen, intercepted
 from scalescope.checking.peak_memory import scheduling
 
 QUIET_S = 1.0  # seconds without a new task after which none can begin
+LONGEST_S = 120  # seconds of a measured run
 THREADS, WORKERS, EACH = 400, 2, 2
 CLOSE = 0.25
 Build = Callable[[], Any]
@@ -196,7 +197,7 @@ def measured(collection: Any) -> tuple[int, float, int]:
 
 
 def _run(client: Any, collection: Any) -> None:
-    distributed.wait(client.persist(collection))
+    distributed.wait(client.persist(collection), timeout=LONGEST_S)
 
 
 @contextmanager
@@ -251,7 +252,10 @@ def main() -> int:
         for name, build in collections(folder).items():
             if (asked.names and name not in asked.names) or name in [row["name"] for row in rows]:
                 continue
-            row = _row(name, build, schedule)
+            try:
+                row = _row(name, build, schedule)
+            except Exception as error:
+                row = {"name": name, "problem": f"{type(error).__name__}: {str(error)[:200]}"}
             rows.append(row)
             output.write(json.dumps(row) + "\n")
             output.flush()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,12 @@ class Known:
     calls: Sequence[PartitionCall] = ()
 
     def where(self, name: str) -> str:
-        return self.lines.get(name) or self.lines.get(key_split(name), "")
+        """The line that made a layer; fused layers end with the token of their last one."""
+        return self.lines.get(name) or self._by_token.get(name.rpartition("-")[2], "")
+
+    @cached_property
+    def _by_token(self) -> dict[str, str]:
+        return {str(name).rpartition("-")[2]: line for name, line in self.lines.items()}
 
 
 def check(collection: Any, *, workers: int = 0, threads: int = 1, memory: float = 0.0, about: str = "") -> Checked:
@@ -192,11 +199,14 @@ def _calls_of(given: Sequence[Any]) -> list[PartitionCall]:
 
 
 def _arrays(collection: Any) -> list[Any]:
-    variables = getattr(collection, "variables", None)
-    if isinstance(variables, Mapping):
-        return [each.data for each in variables.values() if hasattr(each.data, "chunks")]
-    data = getattr(collection, "data", collection)
-    return [data] if hasattr(data, "chunks") and hasattr(data, "dtype") and hasattr(data, "name") else []
+    """The arrays in an array or an object of xarray."""
+    kind = getattr(sys.modules.get("dask.array"), "Array", ())
+    if isinstance(collection, kind):
+        return [collection]
+    if type(collection).__module__.partition(".")[0] != "xarray":
+        return []
+    variables = getattr(collection, "variables", None) or {"": collection.variable}
+    return [each.data for each in variables.values() if isinstance(each.data, kind)]
 
 
 def _about(collection: Any) -> str:

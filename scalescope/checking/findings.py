@@ -25,6 +25,7 @@ TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too little,
 SMALL = 16 << 20  # bytes of a block below which a step that multiplies blocks makes tiny ones
 MULTIPLIED = 8  # times as many blocks as before
 LARGE_GRAPH = 10_000_000  # bytes from which dask warns
+DOUBT = 8  # factor by which an assumed size may be wrong
 COMPARED = 100_000  # most tasks that are compared with each other
 TARGET = 0.60  # share of a worker's memory limit from which it writes results to disk
 NO_SPLIT = '`dask.config.set({"array.slicing.split_large_chunks": False})`'
@@ -124,10 +125,10 @@ def _tiny(looked: Looked) -> Iterator[Finding]:
     level0 &= graph.works & (looked.nbytes > 0)
     for name, _, tasks in looked.layers():
         own = tasks[level0[tasks]]
-        if len(own) < FEW or not len(own) == len(tasks):
+        if len(own) < FEW or len(own) != len(tasks):
             continue
         block = float(np.median(looked.within[own]))
-        if block >= TINY or not looked.told[own].all():
+        if block >= (TINY if looked.told[own].all() else TINY / DOUBT):
             continue
         call = _root(looked)
         chunk = f" (chunks of {call.chunk})" if call is not None and call.chunk else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scalescope.checking.sizes import Known
+from scalescope.checking.sizes import Known, function_name
 
 TEXT = 40.0  # bytes of a text, where nothing tells how long it is
 GROUPS = 100  # rows of a grouped result, where nothing tells how many groups there are
@@ -133,7 +133,7 @@ def _read(expression: Any, kinds: set[str]) -> Rows | None:
 
 def _text_files(expression: Any, meta: Any) -> Rows | None:
     tasks = [each for given in expression.operand("iterables") or () for each in given]
-    lengths = [each.args[2] for each in tasks if getattr(each.func, "__name__", "") == "read_block_from_file"]
+    lengths = [each.args[2] for each in tasks if function_name(each) == "read_block_from_file"]
     columns = expression.operand("func").keywords["full_columns"]
     nbytes = sum(length for length in lengths if isinstance(length, int))
     return Rows(nbytes / FIELD / len(columns), _widths(meta, {}), told=False) if nbytes else None

@@ -129,7 +129,7 @@ class Promise(distributed.Future):  # type: ignore[misc]
 
     def add_done_callback(self, *_: Any) -> None: ...
 
-    cancel = retry = release = add_done_callback  # type: ignore[assignment]
+    cancel = retry = release = add_done_callback
 
     def __del__(self) -> None: ...
 
@@ -299,21 +299,17 @@ def _of_client(seen: Seen) -> Iterator[Patch]:
                 yield module, name, _skip if name == "fire_and_forget" else partial(_stop, seen, name)
 
 
-_OF_SUBMIT = frozenset(
-    [
-        "key",
-        "workers",
-        "resources",
-        "retries",
-        "priority",
-        "fifo_timeout",
-        "allow_other_workers",
-        "actor",
-        "actors",
-        "pure",
-        "batch_size",
-    ]
+_OF_SUBMIT: tuple[str, ...] = (
+    "key",
+    "workers",
+    "resources",
+    "retries",
+    "priority",
+    "fifo_timeout",
+    "allow_other_workers",
+    "actor",
 )
+_OF_SUBMIT += ("actors", "pure", "batch_size")
 
 
 def _skip(*_: Any, **named: Any) -> None: ...
@@ -380,19 +376,23 @@ def _of_collections(seen: Seen) -> Iterator[Patch]:
             return made
 
         yield Array, "__new__", staticmethod(array)
-    kinds = {"dask.bag": "Bag", "dask.delayed": "Delayed", "dask.dataframe.dask_expr._collection": "FrameBase"}
-    for module, name in kinds.items():
+    for module, (name, named) in _NAMED.items():
         if kind := getattr(sys.modules.get(module), name, None):
-            yield kind, "__init__", _noting(seen, kind.__init__)
+            yield kind, "__init__", _noting(seen, kind.__init__, named)
 
 
-def _noting(seen: Seen, begin: Callable[..., None]) -> Callable[..., None]:
-    def init(self: Any, *given: Any, **named: Any) -> None:
-        begin(self, *given, **named)
-        name = (
-            getattr(self, "_key", None) or getattr(self, "name", None) if not hasattr(self, "expr") else self.expr._name
-        )
-        seen.made(name)
+# Classes of collections, and what their tasks are named by
+_NAMED: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "dask.bag": ("Bag", lambda made: made.name),
+    "dask.delayed": ("Delayed", lambda made: made._key),
+    "dask.dataframe.dask_expr._collection": ("FrameBase", lambda made: made.expr._name),
+}
+
+
+def _noting(seen: Seen, begin: Callable[..., None], named: Callable[[Any], Any]) -> Callable[..., None]:
+    def init(self: Any, *given: Any, **others: Any) -> None:
+        begin(self, *given, **others)
+        seen.made(named(self))
 
     return init
 

@@ -64,7 +64,7 @@ class Known:
     told: bool = True
 
 
-class Shape(NDArrayOperatorsMixin):  # type: ignore[misc]
+class Shape(NDArrayOperatorsMixin):
     """An array without elements."""
 
     __array_priority__ = 100.0
@@ -209,7 +209,9 @@ def _stacked(given: Any, named: Any) -> Shape:
 
 def _like(given: Any, named: Any) -> Shape:
     shape = named.get("shape")
-    return Shape(given[0].shape if shape is None else np.atleast_1d(shape), named.get("dtype") or given[0].dtype)
+    return Shape(
+        given[0].shape if shape is None else np.atleast_1d(shape).tolist(), named.get("dtype") or given[0].dtype
+    )
 
 
 # Functions whose result depends on more than the lengths of axes
@@ -355,7 +357,7 @@ class Sizes:
             value = self._value(self._graph.nodes[number])
         except Exception:  # noqa: BLE001 - functions of libraries raise anything where they are given no elements
             value, self._assumed = None, True
-        if self._assumed and (declared := self._declared(self._graph.keys[number])) is not None:
+        if self._assumed and (declared := self._declared(number)) is not None:
             value, self._assumed = declared, False
         elif value is None:
             value = Known(max((each.nbytes for each in inputs), default=0.0))
@@ -382,8 +384,13 @@ class Sizes:
         others = self._alike.get(int(self._graph.names[1][number]))
         return others[0] if others else number
 
-    def _declared(self, key: Any) -> Any:
+    def _declared(self, number: int) -> Any:
+        """What dask or an expression says of a result; the last step of fused ones gives it."""
+        key, node = self._graph.keys[number], self._graph.nodes[number]
         name, *place = key if isinstance(key, tuple) else (key,)
+        if function_name(node) == "_execute_subgraph" and name not in self._chunks:
+            last = node.args[1]
+            name = last[0] if isinstance(last, tuple) else last
         if name in self._chunks and len(self._chunks[name][0]) == len(place) and all(map(_is_whole, place)):
             chunks, dtype = self._chunks[name]
             shape = [sizes[at] for sizes, at in zip(chunks, place, strict=True)]
