@@ -72,13 +72,17 @@ class Seen:
     graphs: list[Planned] = field(default_factory=list)
     chunks: dict[str, Any] = field(default_factory=dict)  # chunks and types of arrays, by name
     lines: dict[str, str] = field(default_factory=dict)  # lines of the user's code, by name
-    calls: list[PartitionCall] = field(default_factory=list)
+    noted: list[Sequence[PartitionCall]] = field(default_factory=list)  # calls that made partitions, so far
     notes: list[str] = field(default_factory=list)
     workers: int = 0  # as a cluster was asked for; 0: nobody asked
     threads: int = 1
     memory: float = 0.0  # bytes of each worker; 0: unknown
     stopped_at: str = ""
     stopped_by: str = ""
+
+    @property
+    def calls(self) -> list[PartitionCall]:
+        return [call for notes in self.noted for call in notes]
 
     def stop(self, by: str, depth: int = 2) -> NoReturn:
         if not self.stopped_by:
@@ -153,14 +157,11 @@ class Promise(distributed.Future):  # type: ignore[misc]
 def intercepted(seen: Seen, modules: Collection[str] = ()) -> Iterator[None]:
     """Note what the body sends to Dask, and raise `NeedsValue` where it needs a value."""
     with ExitStack() as stack:
-        notes = stack.enter_context(noted(modules))
+        seen.noted.append(stack.enter_context(noted(modules)))
         for owner, name, value in [*_of_dask(seen), *_of_client(seen), *_of_cluster(seen), *_of_collections(seen)]:
             stack.callback(_put, owner, name, vars(owner).get(name, _put))
             setattr(owner, name, value)
-        try:
-            yield
-        finally:
-            seen.calls += notes
+        yield
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
