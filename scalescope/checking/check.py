@@ -27,6 +27,10 @@ from scalescope.model.finding import Finding
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.recorded_graph import RecordedGraph
 
+PLAN = (
+    "Its plan needs values, as `set_index` and `sort_values` do for divisions: only that part was checked. "
+    "`divisions=` or `sorted=True` saves computing it."
+)
 NOTED_BYTES = 1_000_000  # bytes of a graph from which its largest object is looked for
 
 
@@ -91,8 +95,9 @@ def examined(
         with interception.intercepted(seen):
             try:
                 graphs.append(planned(given))
-            except interception.NeedsValue:  # such as divisions of `set_index`
+            except interception.NeedsValue:
                 graphs = [*seen.graphs]
+                seen.notes.append(PLAN)
     if not graphs:
         raise UsageError("nothing was sent to Dask", where=about, next_step="name a function: module:function")
     known = Known({**seen.chunks, **_chunks_of(given)}, seen.lines, seen.calls or _calls_of(given))

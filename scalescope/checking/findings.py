@@ -23,6 +23,7 @@ TASK_S = 0.001  # seconds of the scheduler and a worker for each task
 FEW = 100  # tasks of a step below which their size does not matter
 TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too little, as dask advises, too much
 SMALL = 16 << 20  # bytes of a block below which a step that multiplies blocks makes tiny ones
+FEW_NAMES = 2_000  # layers whose pairs fit into an array
 MULTIPLIED = 8  # times as many blocks as before
 LARGE_GRAPH = 10_000_000  # bytes from which dask warns
 DOUBT = 8  # factor by which an assumed size may be wrong
@@ -92,7 +93,8 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
     """A step that cuts blocks into many more and small ones, such as a slice, a reshape or a group-by."""
     names, code = looked.graph.names
     counts = np.bincount(code, minlength=len(names))
-    edge = np.unique(code[looked.graph.task] * len(names) + code[looked.graph.needs])
+    pairs = code[looked.graph.task] * len(names) + code[looked.graph.needs]
+    edge = np.flatnonzero(np.bincount(pairs)) if len(names) < FEW_NAMES else np.unique(pairs)
     whole, part = np.divmod(edge, len(names))
     before = np.zeros(len(names), np.int64)
     np.maximum.at(before, whole[whole != part], counts[part[whole != part]])
@@ -102,9 +104,9 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
         was, now = int(before[place]), int(counts[place])
         name = key_split(names[place])
         remedy = f"`.rechunk(...)` right behind it, or {NO_SPLIT} around a slice by a sorted index"
-        if "reshape" in name or "rechunk" in name:
-            remedy = "larger chunks there; a reshape keeps chunks that end where its new axes end"
-        elif "groupby" in name or "take" in name or "shuffle" in name:
+        if "rechunk" in name:
+            remedy = "chunk both sides alike before they meet (`b = b.rechunk(a.chunks)`), or rechunk to larger blocks"
+        elif any(word in name for word in ("groupby", "take", "shuffle")):
             remedy = f"sort or rechunk along that axis first, so that a group lies in few chunks, or {NO_SPLIT}"
         yield Finding(
             "chunks-multiplied",
@@ -223,10 +225,11 @@ def _twice(looked: Looked) -> Iterator[Finding]:
         return
     made: dict[Any, list[int]] = {}
     signature: list[Any] = [None] * len(graph)
-    begins = {key: number_ for number_, key in enumerate(graph.keys)}
     for task in graph.order.tolist():
         node = graph.nodes[task]
-        signature[task] = sign = _signature(node, lambda key: signature[begins[key]] if key in begins else key)
+        signature[task] = sign = _signature(
+            node, lambda key: signature[graph.number[key]] if key in graph.number else key
+        )
         if graph.works[task] and isinstance(graph.keys[task], str):
             made.setdefault(sign, []).append(task)
     alike = [tasks for tasks in made.values() if len(tasks) > 1 and _is_given_data(graph.nodes[tasks[0]])]

@@ -79,6 +79,7 @@ class TaskGraph:
     first: Ints
     needs: Ints
     works: np.ndarray[Any, np.dtype[np.bool_]]  # False: the task only passes on data or another's result
+    number: Mapping[Any, int]  # tasks by key
 
     @classmethod
     def of(cls, graph: Mapping[Any, Any], wanted: Iterable[Any]) -> TaskGraph:
@@ -108,7 +109,7 @@ class TaskGraph:
         task = np.repeat(np.arange(len(nodes)), counts)[there]
         first = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=len(nodes)))]).astype(np.int64)
         works = np.fromiter((not isinstance(node, (Alias, DataNode)) for node in nodes), np.bool_, len(nodes))
-        return cls(keys, nodes, first, needs[there], works)
+        return cls(keys, nodes, first, needs[there], works, number)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -124,7 +125,7 @@ class TaskGraph:
         users = self.task[np.argsort(self.needs, kind="stable")]
         begin = np.concatenate([[0], np.cumsum(np.bincount(self.needs, minlength=count))])
         waiting, level = np.diff(self.first).copy(), np.zeros(count, np.int64)
-        ready, order = np.flatnonzero(waiting == 0), []
+        ready, order, last = np.flatnonzero(waiting == 0), [], np.zeros(count, np.int64)
         while len(ready):
             order.append(ready)
             lengths = begin[ready + 1] - begin[ready]
@@ -132,8 +133,9 @@ class TaskGraph:
             there = users[edges]
             np.maximum.at(level, there, np.repeat(level[ready] + step[ready], lengths))
             np.subtract.at(waiting, there, 1)
-            there = np.unique(there)
-            ready = there[waiting[there] == 0]
+            there = there[waiting[there] == 0]
+            last[there] = np.arange(len(there))
+            ready = there[last[there] == np.arange(len(there))]  # each once
         return level, np.concatenate(order) if order else np.zeros(0, np.int64)
 
     @property

@@ -308,7 +308,6 @@ class Sizes:
 
     def __init__(self, graph: TaskGraph, chunks: Mapping[str, Any], frames: Mapping[str, Any]) -> None:
         self._graph, self._chunks, self._frames = graph, chunks, frames
-        self._number = {key: number for number, key in enumerate(graph.keys)}
         self._values: dict[int, Any] = {}
         self._known: dict[int, Known] = {}
         self._assumed, self._within, self._made = False, 0.0, 0.0  # of the task that is looked at
@@ -410,7 +409,7 @@ class Sizes:
         return self._called(node, self._result)
 
     def _result(self, key: Any) -> Any:
-        value = self._values[self._like(self._number[key])]
+        value = self._values[self._like(self._graph.number[key])]
         if isinstance(value, Known):
             raise Unknown
         return value
