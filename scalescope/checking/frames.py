@@ -79,7 +79,7 @@ def _with_widths(expression: Any, below: list[Rows], most: Rows) -> Rows:
 
 
 def _widths(meta: Any, before: Mapping[str, float]) -> dict[str, float]:
-    if not hasattr(meta, "dtype") and not hasattr(meta, "dtypes"):
+    if not hasattr(meta, "columns") and not hasattr(meta, "name"):
         return {"": 8.0}
     columns = dict(meta.dtypes.items()) if hasattr(meta, "columns") else {meta.name: meta.dtype}
     index = meta.index if hasattr(meta, "index") else None

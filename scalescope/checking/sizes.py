@@ -359,7 +359,7 @@ class Sizes:
         if self._assumed and (declared := self._declared(number)) is not None:
             value, self._assumed = declared, False
         elif value is None:
-            value = Known(max((each.nbytes for each in inputs), default=0.0))
+            value = Known(max([self._within, *(each.nbytes for each in inputs)]))
         elif not all(each.told for each in inputs):
             self._assumed = True
         self._values[number] = value
@@ -452,6 +452,8 @@ class Sizes:
                 node = inner[key]
                 if isinstance(node, DataNode):
                     known[key] = _data(node.value)
+                    own = known[key] if isinstance(known[key], Known) else _bytes(known[key])
+                    self._within, self._made = max(self._within, own.nbytes), self._made + own.nbytes
                 elif isinstance(node, Alias):
                     known[key] = result(node.target)
                 else:
