@@ -1,7 +1,7 @@
 """How exact `scalescope check` is: 80 collections are checked, then run on real workers and measured.
 
-Cap on workers: with more threads than tasks, each task waits until no more tasks begin; the most that ran at once is
-compared exactly. Bytes: those of all results. Peak memory: most bytes of results that two workers with two threads
+Cap on workers: with more threads than tasks, each task waits until no more tasks begin, then all end; the most that ran
+at once is compared exactly. Bytes: those of all results. Peak memory: most bytes of results that two workers with two threads
 hold, as distributed's scheduler counts managed memory at each change.
 """
 
@@ -36,7 +36,7 @@ from scalescope.checking.check import examined
 from scalescope.checking.interception import NeedsValue, Seen, intercepted
 from scalescope.checking.peak_memory import scheduling
 
-QUIET_S = 4.0  # seconds without a new task after which none can begin
+QUIET_S = 2.0  # seconds without a new task after which none can begin
 LONGEST_S = 120  # seconds of a measured run
 THREADS, WORKERS, EACH = 400, 2, 2
 CLOSE, LITTLE = 0.25, 64 << 10  # share, and bytes, by which an answer may be off
@@ -213,8 +213,8 @@ def _cluster(workers: int, threads: int) -> Any:
 
 @contextmanager
 def _levels() -> Any:
-    """Tasks end only when no other has begun for a while, so that all that can run at once do."""
-    most, now, lock, began = [0], [0], threading.Lock(), [time.monotonic()]
+    """Tasks end together when no other has begun for a while, so that all that can run at once do."""
+    most, now, lock, began, ends = [0], [0], threading.Lock(), [time.monotonic()], [0.0]
     name = "_run_task_simple"
     original = getattr(distributed.worker, name)
 
@@ -223,14 +223,16 @@ def _levels() -> Any:
             return original(task, *others, **named)
         with lock:
             now[0] += 1
-            most[0], began[0] = max(most[0], now[0]), time.monotonic()
-        while time.monotonic() - began[0] < QUIET_S:
+            mine = began[0] = time.monotonic()
+            most[0] = max(most[0], now[0])
+        while mine > ends[0]:
             time.sleep(0.05)
-        try:
-            return original(task, *others, **named)
-        finally:
             with lock:
-                now[0] -= 1
+                if time.monotonic() - began[0] > QUIET_S:
+                    ends[0] = time.monotonic()
+        with lock:
+            now[0] -= 1
+        return original(task, *others, **named)
 
     setattr(distributed.worker, name, held)
     try:

@@ -11,6 +11,7 @@ from scalescope.checking.sizes import Known, function_name
 TEXT = 40.0  # bytes of a text, where nothing tells how long it is
 GROUPS = 100  # rows of a grouped result, where nothing tells how many groups there are
 FIELD = 8.0  # bytes of a column's text in a row of a file
+DASKS_INDEX = "__null_dask_index__"  # column in which dask writes an index without a name
 EMPTY = 700.0  # bytes of a frame without rows: its columns and index
 
 
@@ -155,4 +156,6 @@ def _parquet(expression: Any, meta: Any) -> Rows | None:
                 told = footer.row_group(group).column(column)
                 sizes[told.path_in_schema] = sizes.get(told.path_in_schema, 0.0) + told.total_uncompressed_size
     texts = {name: max(size / max(rows, 1), 8.0) + 8.0 for name, size in sizes.items()}
-    return Rows(rows * len(paths) / len(looked), _widths(meta, texts) | {"(index)": 8.0})
+    return Rows(
+        rows * len(paths) / len(looked), _widths(meta, texts) | ({"(index)": 8.0} if DASKS_INDEX in sizes else {})
+    )
