@@ -1,8 +1,8 @@
 """How exact `scalescope check` is: 80 collections are checked, then run on real workers and measured.
 
 Cap on workers: with more threads than tasks, each task waits until no more tasks begin, then all end; the most that ran
-at once is compared exactly. Bytes: those of all results. Peak memory: most bytes of results that two workers with two threads
-hold, as distributed's scheduler counts managed memory at each change.
+at once is compared exactly. Bytes: those of all results. Peak memory: most bytes of results that two workers with two
+threads hold, as distributed's scheduler counts managed memory at each change.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class _Held(SchedulerPlugin):  # type: ignore[misc]
 
 def measured(collection: Any) -> tuple[int, float, int]:
     """Most tasks at once, bytes of all results, most bytes held at once."""
-    with _levels() as most, _cluster(1, THREADS) as client:
+    at_once = dask.config.set({"distributed.scheduler.worker-saturation": "inf"})
+    with at_once, _levels() as most, _cluster(1, THREADS) as client:
         _run(client, collection)
     with _cluster(WORKERS, EACH) as client:
         held = _Held(client.cluster.scheduler)
@@ -247,7 +248,6 @@ def main() -> int:
     given.add_argument("--output", default="", help="file for the rows as JSON lines; rows that it has are kept")
     asked = given.parse_args()
     warnings.simplefilter("ignore")
-    dask.config.set({"distributed.scheduler.worker-saturation": "inf", "distributed.worker.memory.pause": False})
     path = Path(asked.output or Path(tempfile.mkdtemp(), "rows.jsonl"))
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     with tempfile.TemporaryDirectory() as folder, scheduling() as schedule, path.open("a") as output:
