@@ -86,6 +86,11 @@ class Shape(NDArrayOperatorsMixin):
             raise TypeError("an array without axes has no length")
         return self.shape[0]
 
+    def __array__(self, *_: Any, **named: Any) -> Any:
+        raise Unknown  # else NumPy and loops would ask for each element
+
+    __iter__ = __array__
+
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **named: Any) -> Any:
         named.pop("out", None)
         return _small(getattr(ufunc, method), given, named)

@@ -13,7 +13,7 @@ from scalescope.checking.check import examined
 from scalescope.checking.checked import Checked
 from scalescope.checking.graph import TaskGraph, planned
 from scalescope.checking.interception import Seen
-from scalescope.checking.sizes import Sizes
+from scalescope.checking.sizes import Shape, Sizes, Unknown
 from scalescope.cli import main
 from scalescope.errors import ExitStatus, UsageError
 
@@ -125,6 +125,12 @@ def test_the_answer_is_data_text_and_a_table_of_a_notebook():
 )
 def test_no_function_of_the_user_is_called(build):
     assert scalescope.check(build).tasks > 0
+
+
+@pytest.mark.parametrize("function", [np.asarray, list, np.ma.masked_less])
+def test_an_array_without_elements_is_not_read_element_by_element(function):
+    with pytest.raises(Unknown):
+        function(Shape((10, 10), float), *([0.2] if function is np.ma.masked_less else []))
 
 
 def test_a_store_is_not_written():
