@@ -14,7 +14,8 @@ from pkgutil import resolve_name
 ROOT = Path(__file__).resolve().parents[1]
 # Name -> module and function, and what it shows
 COMMANDS = {
-    "check": ("evidence.cases.check:main", "that all cases are well formed (seconds)"),
+    "cases": ("evidence.cases.check:main", "that all cases are well formed (seconds)"),
+    "check": ("evidence.check:main", "how exact `scalescope check` is about 80 collections (ten minutes)"),
     "outside": ("evidence.diagnosis.outside:main", "how often the cause of others' functions is named first"),
     "scripts": ("evidence.diagnosis.scripts:main", "the same of others' scripts and Prefect flows"),
     "fix": (

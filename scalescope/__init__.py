@@ -26,6 +26,22 @@ def diagnose(client: Any = None, name: str = "") -> Any:
     return resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
 
 
+def check(collection: Any, *, workers: int = 0, threads: int = 1, memory: float = 0.0) -> Any:
+    """Say what a Dask collection, or what a function returns, will cost; nothing is computed.
+
+    ```
+    found = scalescope.check(frame.groupby("name").x.mean(), workers=8, threads=2)
+    found.tasks, found.cap, found.largest_block, found.findings
+    assert scalescope.check(x).tasks < 10_000
+    ```
+
+    Lines of your code, and sizes of arrays behind your own functions, are known if you give a function. With
+    `workers`, the tasks are also scheduled on so many workers, in virtual time: `found.memory`. `memory` is the limit
+    of each worker, in bytes.
+    """
+    return resolve_name("scalescope.checking.check:check")(collection, workers=workers, threads=threads, memory=memory)
+
+
 def fix(
     script: str = "",
     arguments: Sequence[str] = (),

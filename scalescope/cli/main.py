@@ -89,6 +89,11 @@ COMMANDS: Sequence[Row] = (
         exit_statuses(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
     ),
     (
+        "check",
+        "scalescope.cli.commands.check:check",
+        exit_statuses(FINDING, ok="nothing stands out", finding="something stands out; it is named"),
+    ),
+    (
         "fix",
         "scalescope.cli.commands.fix:fix",
         exit_statuses(FINDING, ok="a patch is proven, or was applied", finding="no patch is proven"),
@@ -104,11 +109,11 @@ COMMANDS: Sequence[Row] = (
     ("skill", "scalescope.cli.commands.agents:skill", PLAIN),
     ("mcp", "scalescope.cli.commands.agents:mcp", PLAIN),
 )
-OF_SCRIPTS = ("run", "fix")
+OF_SCRIPTS = ("run", "fix", "check")
 # Context of commands that take a script: words after the script are its arguments
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 # Options of these commands whose value is the next word
-VALUED = ("--report", "--environment", "-e", "--require", "--store", "--budget")
+VALUED = ("--report", "--environment", "-e", "--require", "--store", "--budget", "--workers", "--threads", "--memory")
 
 
 def _version(wanted: bool) -> None:

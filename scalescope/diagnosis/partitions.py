@@ -83,6 +83,14 @@ def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
     )
 
 
+def more(call: PartitionCall, parts: int) -> str:
+    """How to tell a call to make at least so many partitions."""
+    is_array = call.call.startswith(ARRAY)
+    how = CHUNKS if is_array else CALL_OPTIONS.get(call.call, "make")
+    at = f" at {call.where}" if call.where else ""
+    return f"{how} at least {parts:,} {'chunks' if is_array else 'partitions'}{at}"
+
+
 def fewer(call: PartitionCall, times: int) -> tuple[str, int]:
     """How to tell a call to put up to so many times as much into each partition, and how many are left then."""
     left = max(math.ceil(call.partitions / times), 1)

@@ -134,6 +134,15 @@ def of_answer(
     return BriefAnswer(about, id, line, table=_table(table), notes=tuple(notes), next=(*next, *details))
 
 
+def of_findings(
+    about: str, line: str, findings: Sequence[Finding], *, table: ReportTable, notes: Iterable[str], next: Sequence[str]
+) -> BriefAnswer:
+    """An answer about what was not run."""
+    kept = tuple(_finding(name, each) for name, each in named(findings)[:FINDINGS])
+    answer = BriefAnswer(about, "", line, findings=kept, table=_table(table), notes=tuple(notes), next=tuple(next))
+    return replace(answer, left_out=len(findings) - len(kept))
+
+
 def named(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
     """Findings with their ids."""
     found: dict[str, Finding] = {}

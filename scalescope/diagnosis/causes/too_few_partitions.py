@@ -20,10 +20,9 @@ from scalescope.diagnosis.partitions import (
     BAG_OPTION,
     BEAM_128,
     BEAM_OPTION,
-    CALL_OPTIONS,
-    CHUNKS,
     PartitionRule,
     matching,
+    more,
 )
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
@@ -159,8 +158,7 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
     if rule is None and _own_beam(case, worst):
         return f"pass Beam --dask_npartitions={enough:,} or more{here}"
     if rule is None and origin is not None:
-        how = CHUNKS if origin.call.startswith(ARRAY) else CALL_OPTIONS.get(origin.call, "make")
-        return f"{how} at least {enough:,} {_part(origin)}s at {origin.where}"
+        return more(origin, enough)
     if rule is None:
         return f"divide the input into at least {enough:,} partitions{here or PARTS}"
     if rule is BEAM_128:

@@ -1,0 +1,1 @@
+"""Says what a graph will cost before anything of it is computed."""

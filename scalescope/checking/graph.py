@@ -1,0 +1,163 @@
+"""The tasks that collections become, as arrays; nothing is computed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+from typing import Any
+
+import dask
+import numpy as np
+from dask.core import flatten
+from dask.utils import key_split
+from distributed.protocol import serialize, to_serialize
+
+from scalescope.errors import UsageError
+
+try:
+    from dask._task_spec import Alias, DataNode, convert_legacy_graph
+    from dask.base import collections_to_expr
+except ImportError as error:
+    raise UsageError(
+        f"`check` needs dask 2025.4 or newer, not {dask.__version__}",
+        next_step="-e PATH/TO/python names a Python with a newer dask",
+    ) from error
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What the client sends, and the tasks that the scheduler makes of it."""
+
+    expression: Any
+    graph: Mapping[Any, Any]  # a `GraphNode` by key
+    wanted: frozenset[Any]  # keys of the results
+    plan_s: float  # seconds to optimise
+    materialise_s: float  # seconds in which the scheduler makes the tasks
+    pack_s: float  # seconds to pack what is sent
+    nbytes: int  # bytes that are sent
+
+
+def planned(given: Any, keys: Any = None, plan_s: float | None = None) -> Planned:
+    """Optimise, pack and materialise what `Client.compute` sends, and the scheduler takes in.
+
+    `given`: collections; or an expression or a graph that took `plan_s` seconds to optimise, with the wanted `keys`.
+    """
+    is_set = dask.config.get("dataframe.shuffle.method", None) is not None
+    # Without a client, dask would plan a shuffle on this machine's disk.
+    with nullcontext() if is_set else dask.config.set({"dataframe.shuffle.method": "p2p"}):
+        began = time.perf_counter()
+        expression = collections_to_expr(given).optimize() if plan_s is None else given
+        wanted = frozenset(flatten(expression.__dask_keys__() if keys is None else [keys]))
+        optimised = time.perf_counter()
+        header, frames = serialize(to_serialize(expression))
+        packed = time.perf_counter()
+        graph = convert_legacy_graph(expression.__dask_graph__() if hasattr(expression, "walk") else dict(expression))
+    made = time.perf_counter()
+    return Planned(
+        expression if hasattr(expression, "walk") else None,
+        graph,
+        wanted,
+        optimised - began if plan_s is None else plan_s,
+        made - packed,
+        packed - optimised,
+        sum(memoryview(each).nbytes for each in frames) + len(str(header)),
+    )
+
+
+@dataclass(frozen=True)
+class TaskGraph:
+    """Tasks by number; task `i` needs `needs[first[i]:first[i + 1]]`."""
+
+    keys: Sequence[Any]
+    nodes: Sequence[Any]
+    first: Ints
+    needs: Ints
+    works: np.ndarray[Any, np.dtype[np.bool_]]  # False: the task only passes on data or another's result
+    number: Mapping[Any, int]  # tasks by key
+
+    @classmethod
+    def of(cls, graph: Mapping[Any, Any], wanted: Iterable[Any]) -> TaskGraph:
+        """Tasks that the wanted keys need; results that a cluster already holds are left out."""
+        found = cls._whole(graph)
+        missing = np.ones(len(found), dtype=bool)
+        missing[found.needs] = False
+        ends = [found.keys[number] for number in np.flatnonzero(missing).tolist()]
+        if set(ends).issubset(wanted):
+            return found
+        reached, stack = dict[Any, Any](), [key for key in wanted if key in graph]
+        while stack:
+            key = stack.pop()
+            if key in graph and key not in reached:
+                reached[key] = graph[key]
+                stack += graph[key].dependencies
+        return cls._whole(reached)
+
+    @classmethod
+    def _whole(cls, graph: Mapping[Any, Any]) -> TaskGraph:
+        keys, nodes = list(graph), list(graph.values())
+        number = dict(zip(keys, range(len(keys)), strict=True))
+        needed = [node.dependencies for node in nodes]
+        counts = np.fromiter(map(len, needed), np.int64, len(nodes))
+        needs = np.fromiter(map(number.get, chain.from_iterable(needed), repeat(-1)), np.int64, int(counts.sum()))
+        there = needs >= 0
+        task = np.repeat(np.arange(len(nodes)), counts)[there]
+        first = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=len(nodes)))]).astype(np.int64)
+        works = np.fromiter((not isinstance(node, (Alias, DataNode)) for node in nodes), np.bool_, len(nodes))
+        return cls(keys, nodes, first, needs[there], works, number)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def task(self) -> Ints:
+        """The task of each need."""
+        return np.repeat(np.arange(len(self)), np.diff(self.first))
+
+    @cached_property
+    def _levels(self) -> tuple[Ints, Ints]:
+        count, step = len(self), self.works.astype(np.int64)
+        users = self.task[np.argsort(self.needs, kind="stable")]
+        begin = np.concatenate([[0], np.cumsum(np.bincount(self.needs, minlength=count))])
+        waiting, level = np.diff(self.first).copy(), np.zeros(count, np.int64)
+        ready, order, last = np.flatnonzero(waiting == 0), [], np.zeros(count, np.int64)
+        while len(ready):
+            order.append(ready)
+            lengths = begin[ready + 1] - begin[ready]
+            edges = np.repeat(begin[ready] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+            there = users[edges]
+            np.maximum.at(level, there, np.repeat(level[ready] + step[ready], lengths))
+            np.subtract.at(waiting, there, 1)
+            there = there[waiting[there] == 0]
+            last[there] = np.arange(len(there))
+            ready = there[last[there] == np.arange(len(there))]  # each once
+        return level, np.concatenate(order) if order else np.zeros(0, np.int64)
+
+    @property
+    def level(self) -> Ints:
+        """The number of tasks that must end one after another before each task can begin."""
+        return self._levels[0]
+
+    @property
+    def order(self) -> Ints:
+        """All tasks, each behind those that it needs."""
+        return self._levels[1]
+
+    @cached_property
+    def width(self) -> Ints:
+        """The number of tasks at each level."""
+        return np.bincount(self.level[self.works])
+
+    @cached_property
+    def names(self) -> tuple[list[str], Ints]:
+        """Names of the layers, and the layer of each task."""
+        codes: dict[str, int] = {}
+        # the keys of `submit` and `delayed` are text, one for each task: their tasks share the prefix
+        texts = ((key[0] if type(key) is tuple else key_split(key)) for key in self.keys)
+        code = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int64, len(self))
+        return [str(name) for name in codes], code
