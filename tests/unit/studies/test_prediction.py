@@ -29,7 +29,7 @@ from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
-from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
+from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
@@ -167,6 +167,67 @@ def test_a_prediction_for_other_parameters_divides_the_measured_work(store: str,
     )
     assert seconds(same)[8] == pytest.approx(2.0, rel=0.1)
     assert seconds(smaller)[8] == pytest.approx(1.0, rel=0.1)
+
+
+MORE = """
+import time
+
+def run(client, rows=4):
+    parts = client.map(part, range(rows), pure=False)
+    client.submit(whole, parts, rows, pure=False).result()
+
+def part(i):
+    time.sleep(0.2)
+
+def whole(parts, rows):
+    time.sleep(0.001 * rows**2)
+
+def other(client, rows=4):
+    client.gather(client.map(part if rows < 9 else new, range(rows), pure=False))
+
+def new(i):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def more_data(store: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run with 10 and 20 rows."""
+    place = tmp_path_factory.mktemp("more") / "more.py"
+    place.write_text(MORE)
+    axes = {"workers": [2, 4], "rows": [10, 20]}
+    return str(run_sweep({"workload": f"{place}:run", "axes": axes, "repeats": 1, "store": store}).run_id)
+
+
+@pytest.mark.parametrize("rows", ["4x", pytest.param(80, marks=pytest.mark.thorough)])
+def test_more_data_is_predicted_by_the_work_at_two_sizes_of_it(more_data: str, store: str, rows: object) -> None:
+    asked = {"run": more_data, "workers": "8", "params": {"rows": rows}, "store": store}
+    found = Prediction.from_mapping(run_study("prediction", asked).result)
+    assert seconds(found)[8] == pytest.approx(80 * 0.2 / 8 + 6.4, rel=0.1)
+    assert found.settings == {"rows": 80}
+    assert found.fitted_at == {"rows": "10 and 20"}
+    assert not found.assumed
+
+
+def test_the_interval_is_wider_for_more_data() -> None:
+    assert _Ratio(1.0, 0.02, 0.02, 0.02, data_doublings=2.0).error_at(2) > _Ratio(1.0, 0.02, 0.02, 0.02).error_at(2)
+
+
+@pytest.mark.parametrize("params", [{"row": "4x"}, {"rows": "4x", "cost": "2x"}, {"rows": "many"}, {"rows": "0x"}])
+def test_data_that_cannot_grow_is_refused(more_data: str, store: str, params: dict[str, Any]) -> None:
+    with pytest.raises(InvalidField):
+        run_study("prediction", {"run": more_data, "workers": "8", "params": params, "store": store})
+
+
+def test_tasks_that_were_not_measured_are_a_doubt(store: str, tmp_path: Path) -> None:
+    (tmp_path / "more.py").write_text(MORE)
+    sweep = {"workload": f"{tmp_path}/more.py:other", "axes": {"workers": [2]}, "repeats": 1, "store": store}
+    asked = {"run": run_sweep(sweep).run_id, "workers": "4", "params": {"rows": "4x"}, "store": store}
+    done = run_study("prediction", asked)
+    found = Prediction.from_mapping(done.result)
+    assert found.not_simulated == {NEW: 1.0}
+    assert len(found.assumed) == 1
+    assert done.alarm
 
 
 DIVIDED = """
@@ -512,6 +573,13 @@ def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: C
     assert answer.alarm
     study = Study("p-1", "prediction", result=answer.result, question={"workload": "futures-map"})
     assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
+
+
+def test_a_check_that_could_not_be_simulated_is_not_taken_for_a_single_size(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), trial(4, 64, 64), axes={"workers": (2, 4)}))
+    again, known = run_of(trial(4, 64, 64)), run_of(trial(4, 64, 64, state=TrialState.FAILED, reason="MemoryError"))
+    answer = judge.judge(measured, judge.SimulatedSizes({}, again, known=known), (4,), Prices(), {}, 0.0)
+    assert "MemoryError" in Prediction.from_mapping(answer.result).unchecked
 
 
 def test_a_prediction_fails_if_the_tasks_of_other_parameters_cannot_be_counted(trial: Callable[..., Trial]) -> None:
