@@ -293,6 +293,29 @@ def test_a_prediction_for_a_faster_network_has_shorter_transfers(store: str, tmp
     assert faster.sizes[0].measured_s is None
 
 
+HELD = """
+import time
+
+def run(client):
+    model = client.scatter(bytes(12_000_000), hash=False)
+    client.gather(client.map(scored, range(64), model=model, pure=False))
+
+def scored(i, model):
+    time.sleep(0.15)
+"""
+
+
+def test_data_that_one_worker_holds_is_predicted_to_take_its_link(store: str, tmp_path: Path) -> None:
+    (tmp_path / "held.py").write_text(HELD)
+    cluster = {"kind": "simulated", "task_cost": "none", "bandwidth": "200Mbit"}
+    sweep = {"workload": f"{tmp_path}/held.py:run", "cluster": cluster, "axes": {"workers": [2, 4, 16]}, "repeats": 1}
+    run = run_sweep({**sweep, "store": store}).run_id
+    done = run_study("prediction", {"run": run, "using": "2,4", "workers": "16", "store": store})
+    size = Prediction.from_mapping(done.result).sizes[-1]
+    assert size.predicted_s == pytest.approx(size.measured_s, rel=0.25)
+    assert size.limit == "transfer-bound"
+
+
 NESTED = """
 import time
 from distributed import worker_client
