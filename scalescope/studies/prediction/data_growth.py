@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -17,6 +17,8 @@ from scalescope.model.fields import Scalar
 from scalescope.model.trial import Trial
 from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 
+LEAST_WORK = 0.02  # share of all work below which a prefix's growth is noise
+STEEPEST = 3.0  # largest exponent of work that is believed, as of a product of matrices by their side
 _TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
@@ -62,7 +64,7 @@ class DataGrowth:
         for size, trials in measured.by_value(name).items():
             every = [work_of(trial) for trial in trials]
             for prefix in {prefix for each in every for prefix in each}:
-                found = median(each[prefix].work_s for each in every if prefix in each)
+                found = fmean(each[prefix].work_s for each in every if prefix in each)
                 work.setdefault(prefix, {})[size] = found
         return cls(name, base, value, work)
 
@@ -101,14 +103,20 @@ class DataGrowth:
     def _growth(self, prefix: str, more_tasks: float) -> float:
         """How many times as much work this prefix has; as many times as it has tasks if one value was measured."""
         known = {size: seconds for size, seconds in self.work.get(prefix, {}).items() if seconds > 0}
-        if len(known) < 2:
-            return more_tasks if self.work_values > 1 else self.times
+        if self.work_values < 2:
+            return self.times
+        if len(known) < 2 or max(known.values()) < LEAST_WORK * self._most_work_s:
+            return more_tasks
         sizes, seconds = np.array(sorted(known.items())).T
         exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
         if exponent >= 1:
-            return float(self.times**exponent)
+            return float(self.times ** min(exponent, STEEPEST))
         _, (fixed_s, each_s) = straight_line(sizes, seconds) or (0.0, (1.0, 0.0))
         return (fixed_s + each_s * self.value) / (fixed_s + each_s * self.base)
+
+    @property
+    def _most_work_s(self) -> float:
+        return sum(max(sizes.values()) for sizes in self.work.values())
 
     @property
     def work_values(self) -> int:

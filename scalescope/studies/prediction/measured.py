@@ -125,11 +125,12 @@ class MeasuredSizes:
         return math.sqrt(squares / freedom) if freedom else None
 
     def by_value(self, name: str) -> dict[float, tuple[Trial, ...]]:
-        """Trials that differ in this parameter alone, by its number, at the largest size that all of them have."""
+        """Trials that differ in this parameter alone, by its number, at all sizes that each of them has."""
         alike = [each for each in self.series if each.differs_in(self.series[0], name)]
         found = {value: each.sizes for each in alike if (value := each.number(name)) is not None}
         common = set(self.by_workers).intersection(*found.values())
-        return {value: sizes[max(common)] for value, sizes in found.items()} if common else {}
+        every = {value: [trial for size in common for trial in sizes[size]] for value, sizes in found.items()}
+        return {value: tuple(trials) for value, trials in every.items() if trials}
 
     @property
     def mean_durations(self) -> dict[str, float]:

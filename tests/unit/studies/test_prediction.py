@@ -27,6 +27,7 @@ from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
+from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
@@ -207,6 +208,22 @@ def test_more_data_is_predicted_by_the_work_at_two_sizes_of_it(more_data: str, s
     assert found.settings == {"rows": 80}
     assert found.fitted_at == {"rows": "10 and 20"}
     assert not found.assumed
+
+
+def test_growth_of_little_work_is_noise_and_steep_growth_is_not_believed() -> None:
+    def work(**seconds: float) -> dict[str, Any]:
+        return {name: SimpleNamespace(tasks=10, work_s=each) for name, each in seconds.items()}
+
+    growth = DataGrowth(
+        "rows", 20, 80, {"much": {10: 1.0, 20: 2.0}, "few": {10: 1e-4, 20: 1e-2}, "steep": {10: 0.1, 20: 9.0}}
+    )
+    base: Any
+    base, counted = (
+        SimpleNamespace(metrics=SimpleNamespace(work_by_prefix=each))
+        for each in (work(much=2.0, few=0.01, steep=9.0), work(much=0.0, few=0.0, steep=0.0))
+    )
+    found = growth.durations(base, counted)
+    assert found == pytest.approx({"much": 0.8, "few": 0.001, "steep": 0.9 * 64})
 
 
 def test_the_interval_is_wider_for_more_data() -> None:
