@@ -121,7 +121,8 @@ def test_results_of_several_sizes_tell_whose_links_they_took(machine: float, cli
 
 
 def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_client() -> None:
-    least_s, _, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2)], None).seconds(8)
+    least_s, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2)], None).seconds(8)
+    assert expected_s == pytest.approx(4.0, rel=0.1)
     assert least_s < 1.5
     assert most_s > 3.5
     least_s, _, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2), Fetched(1e8, 4.0, 4)], None).seconds(8)
