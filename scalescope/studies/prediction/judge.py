@@ -34,6 +34,7 @@ MODEL, STRENGTH = 0.1, 2
 # simulated from its own record.
 WRONG = 0.5
 MUCH_DATA = 1_000_000  # bytes moved between workers, from which their links matter
+UNSURE = 0.2  # share of a predicted time from which it is said that links are not known
 NEAR = 1.1  # sizes within this factor of the fastest count as equally good
 # Share of the largest loss from which another cause is named with it: repeats may order the two differently.
 NEARLY = 0.75
@@ -163,6 +164,7 @@ def judge(
         sizes = [replace(size, measured_s=None) for size in sizes]
     moved = max((first.metrics.transferred_bytes or 0.0 for first, *_ in ahead.values() if first.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
+    assumed += _assumed_links(simulated.results, [size for size in sizes if size.workers in asked])
     assumed += (growth.assumed,) if growth is not None and growth.assumed else ()
     costs = run.sweep.cluster.to_mapping()
     found = Prediction(
@@ -353,6 +355,14 @@ def _assumed(run: SweepRun) -> tuple[str, ...]:
     cluster = differing(run.sweep.cluster)
     texts = {"bandwidth": "the speed of links", "cpu_ms_per_mb": "the CPU time of packing data"}
     return tuple(text for name, text in texts.items() if name not in cluster)
+
+
+def _assumed_links(results: ResultLinks | None, asked: Sequence[PredictedSize]) -> tuple[str, ...]:
+    for size in asked:
+        least_s, _, most_s = results.seconds(size.workers) if results else (0.0, 0.0, 0.0)
+        if most_s - least_s > UNSURE * size.predicted_s:
+            return ("whether results wait for the machines' links or for the client's",)
+    return ()
 
 
 # ------------------------------------------------------------------ the sentence

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Prices
+from scalescope.analysis.fitted_costs import Fetched, ResultLinks
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Severity
@@ -613,6 +614,20 @@ def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: C
     assert answer.alarm
     study = Study("p-1", "prediction", result=answer.result, question={"workload": "futures-map"})
     assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
+
+
+def test_one_size_does_not_tell_whose_links_results_wait_for(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
+    again = run_of(trial(2, 64, 64), trial(8, 64, 64))
+    elapsed_s = again.trials[-1].metrics.elapsed_s or again.trials[-1].metrics.makespan_s
+
+    def answer(*fetched: Fetched) -> Prediction:
+        found = judge.SimulatedSizes({}, again, results=ResultLinks.of_sizes(fetched, None))
+        return Prediction.from_mapping(judge.judge(measured, found, (8,), Prices(), {}, 0.0).result)
+
+    one, two = Fetched(1e8, elapsed_s / 2, 2), Fetched(1e8, elapsed_s / 2, 4)
+    assert len(answer(one).assumed) == 1
+    assert answer(one, two).assumed == ()
 
 
 def test_a_check_that_could_not_be_simulated_is_not_taken_for_a_single_size(trial: Callable[..., Trial]) -> None:
