@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import zlib
 from collections import Counter
 from decimal import Decimal, localcontext
 from itertools import combinations, pairwise
@@ -346,49 +345,6 @@ def weather(day: int) -> Any:
     return np.sin(3 * (places - 8 * day / 120 * 2 * np.pi)) * np.cos(2 * places)[:, None]
 
 
-@predicted("third", "healthy")
-def ray_casting(client: Client) -> None:
-    """A picture of balls and their reflections: the client puts each tile in its place when it comes."""
-    picture = np.zeros((12, 40, 16, 40, 3), np.uint8)
-    tiles = client.map(cast, range(192), pure=False)
-    places = {tile.key: divmod(number, 16) for number, tile in enumerate(tiles)}
-    for batch in as_completed(tiles, with_results=True).batches():
-        for tile, colours in batch:
-            row, column = places[tile.key]
-            picture[row, :, column] = colours
-    assert 0.2 < (picture.sum(axis=-1) > 300).mean() < 0.8
-
-
-def cast(number: int) -> Any:
-    rng = np.random.default_rng(0)
-    centres, colours = rng.uniform((-4, -3, 4), (4, 3, 9), (20, 3)), rng.random((20, 3))
-    row, column = divmod(number, 16)
-    y, x = np.mgrid[40 * row : 40 * (row + 1), 40 * column : 40 * (column + 1)].reshape(2, -1)
-    rays = unit(np.stack([(x - 320) / 400, (y - 240) / 400, np.ones(len(x))], axis=1))
-    starts, light, left = np.zeros_like(rays), np.zeros_like(rays), np.ones(len(rays))
-    for _ in range(3):
-        between = starts[:, None] - centres
-        along = (rays[:, None] * between).sum(axis=2)
-        inside = along**2 - (between**2).sum(axis=2) + 0.5
-        ways = np.where(inside > 0, -along - np.sqrt(np.maximum(inside, 0)), np.inf)
-        ways[ways < 1e-6] = np.inf
-        nearest_ball, way = ways.argmin(axis=1), ways.min(axis=1)
-        hit = np.isfinite(way)
-        light[~hit] += (left * (0.5 - 0.5 * rays[:, 1]))[~hit, None]
-        left[~hit] = 0
-        starts = starts + np.where(hit, way, 0)[:, None] * rays
-        normals = unit(starts - centres[nearest_ball])
-        bright = left * np.maximum(normals @ unit(np.array([1.0, -1.0, -1.0])), 0.1)
-        light += bright[:, None] * colours[nearest_ball]
-        left *= 0.4
-        rays = rays - 2 * (rays * normals).sum(axis=1)[:, None] * normals
-    return (255 * np.clip(light, 0, 1)).astype(np.uint8).reshape(40, 40, 3)
-
-
-def unit(vectors: Any) -> Any:
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
 @predicted("fourth", "client-waits")
 def runoff_calibration(client: Client) -> None:
     """A river's model is fitted to what was measured: scipy's evolution asks for one generation after the other."""
@@ -426,76 +382,6 @@ def flow(parameters: Any, rain: list[float]) -> Any:
 def misfit(parameters: Any, measured: tuple[list[float], Any]) -> float:
     rain, flows = measured
     return float(((flow(parameters, rain) - flows) ** 2).sum() / ((flows - flows.mean()) ** 2).sum())
-
-
-@predicted("fourth", "skewed-tasks")
-def near_duplicates(client: Client) -> None:
-    """News that papers have copied with few changes are found: those that share part of a fingerprint are compared."""
-    news = db.from_sequence(range(1600), npartitions=10).map(news_text).map(shingles)
-    groups = news.map(by_bands).flatten().groupby(lambda each: each[0], shuffle="tasks")
-    pairs = groups.starmap(alike).flatten().distinct().compute()
-    expected = {(number - 3, number) for number in range(1600) if number % 10 == 7}
-    assert set(pairs) == expected
-
-
-def news_text(number: int) -> tuple[int, list[str]]:
-    """Every tenth is one that came three before, of which some words have been changed."""
-    rng = random.Random(number - 3 if number % 10 == 7 else number)
-    words = [f"word{int(rng.paretovariate(0.7)) % 9000}" for _ in range(350)]
-    if number % 10 == 7:
-        for place in range(number % 30, 350, 60):
-            words[place] = "changed"
-    return number, words
-
-
-def shingles(text: tuple[int, list[str]]) -> tuple[int, Any]:
-    number, words = text
-    hashes = {zlib.crc32(" ".join(words[i : i + 3]).encode()) for i in range(len(words) - 2)}
-    return number, np.array(sorted(hashes), np.uint64)
-
-
-def by_bands(text: tuple[int, Any]) -> list[Any]:
-    """Minimal hashes by 24 functions, three to a band."""
-    number, hashes = text
-    factors, offsets = np.random.default_rng(0).integers(1, 2**31, (2, 24, 1), dtype=np.uint64)
-    lowest = ((hashes * factors + offsets) % np.uint64(4_294_967_291)).min(axis=1).reshape(8, 3)
-    small = hashes.astype(np.uint32)
-    return [(zlib.crc32(bytes([band]) + row.tobytes()), number, small) for band, row in enumerate(lowest)]
-
-
-def alike(_: int, texts: list[Any]) -> list[tuple[int, int]]:
-    ordered = sorted(texts, key=lambda each: each[1])
-    return [
-        (left[1], right[1])
-        for left, right in combinations(ordered, 2)
-        if left[1] < right[1] and len(np.intersect1d(left[2], right[2])) > 0.5 * len(left[2])
-    ]
-
-
-@predicted("fourth", "too-few-partitions")
-def smart_meters(client: Client) -> None:
-    """Half a year of meter readings, a table a month: the largest users first, then at which hours these pay what."""
-    readings = dask.dataframe.from_map(month_of_readings, range(6))
-    homes = pd.DataFrame({"meter": [f"M{i:04}" for i in range(50)], "tariff": ["flat", "night"] * 25})
-    used = readings.groupby("meter")["kwh"].sum().compute()
-    large = used[used > used.quantile(0.75)].index.tolist()
-    theirs = readings[readings["meter"].isin(large)].merge(homes, on="meter")
-    hour = theirs["at"].dt.hour.rename("hour")
-    night = (theirs["tariff"] == "night") & ((hour < 6) | (hour >= 22))
-    theirs["paid"] = theirs["kwh"] * (0.3 - 0.18 * night.astype(float))
-    bills = theirs.groupby([theirs["tariff"], hour])[["kwh", "paid"]].agg(["sum", "std"]).compute()
-    assert bills.shape == (48, 4)
-    assert np.isclose(bills["kwh", "sum"].sum(), used[large].sum())
-
-
-def month_of_readings(month: int) -> Any:
-    """Lines of text from the meters, one every half an hour: its number and what it has counted."""
-    at = pd.date_range(f"2026-{month + 1:02}-01", periods=30 * 48, freq="30min")
-    rng = np.random.default_rng(month)
-    kwh = rng.gamma(2, 0.1, (50, len(at))) * np.linspace(0.5, 2, 50)[:, None]
-    lines = [f"M{meter:04};{value:.3f}" for meter in range(50) for value in kwh[meter]]
-    fields = pd.Series(lines).str.split(";", expand=True)
-    return pd.DataFrame({"meter": fields[0], "at": np.tile(at, 50), "kwh": fields[1].astype(float)})
 
 
 @predicted("fifth", "waiting-tasks")
@@ -544,35 +430,6 @@ def spectrum_of(number: int) -> tuple[Any, Any]:
 def lines_at(parameters: Any, x: Any) -> Any:
     places, heights, widths = parameters.reshape(-1, 3, 1).swapaxes(0, 1)
     return (heights * np.exp(-(((x - places) / widths) ** 2))).sum(axis=0)
-
-
-@predicted("fifth", "results-awaited-in-loop")
-def largest_orders(client: Client) -> None:
-    """Two large tables of a shop are joined, each shuffled for it, and the open orders that bring most are found."""
-    people = pd.DataFrame({"customer": range(3000), "segment": ["home", "office", "shop", "school"] * 750})
-    orders = dask.dataframe.from_map(orders_in, range(12))
-    items = dask.dataframe.from_map(items_in, range(16))
-    ours = orders[orders["day"] < 70].merge(people[people["segment"] == "shop"], on="customer")
-    sold = items[items["shipped"] > 70].merge(ours, on="order", how="inner", shuffle_method="p2p")
-    sold["paid"] = sold["price"] * (1 - sold["discount"])
-    best = sold.groupby(["order", "day"])["paid"].sum(split_out=4).reset_index().nlargest(10, "paid").compute()
-    assert best["order"].tolist()[:5] == [193_478, 190_586, 232_566, 165_562, 16_646]
-
-
-def orders_in(part: int) -> Any:
-    """Each with a customer, a day and what was said."""
-    rng, order = np.random.default_rng(part), np.arange(part, 240_000, 12)
-    remarks = [f"please ring {number:012}" for number in rng.integers(10**12, size=len(order))]
-    days = rng.integers(100, size=len(order))
-    return pd.DataFrame({"order": order, "customer": order % 3000, "day": days, "remark": remarks})
-
-
-def items_in(part: int) -> Any:
-    rng, count = np.random.default_rng([part, 1]), 70_000
-    order, shipped = rng.integers(240_000, size=count), rng.integers(170, size=count)
-    names = [f"article {number:05} in a box" for number in rng.integers(99_999, size=count)]
-    price, discount = np.round(rng.gamma(2, 30, count), 2), rng.integers(10, size=count) / 100
-    return pd.DataFrame({"order": order, "shipped": shipped, "price": price, "discount": discount, "name": names})
 
 
 @predicted("fifth", "tiny-tasks")
@@ -977,63 +834,6 @@ def concordance_sheet(group: tuple[tuple[int, int], list[Any]]) -> tuple[tuple[i
 
 
 @predicted("eleventh", "narrow-stage")
-def loan_vintages(client: Client) -> None:
-    """Bookings of loans, a file a month, by loan: who falls behind, and how much of each year's loans is lost."""
-    months, loans = 24, 2500
-    bookings = dask.dataframe.from_map(loan_bookings, range(months), loans=loans)
-    by_loan = bookings.shuffle("loan", npartitions=8).persist()
-    courses = by_loan.map_partitions(loan_courses, months, meta={"loan": "i8", "arrears": "f8", "lost": "f8"})
-    rolls = by_loan.map_partitions(arrears_moves, months, meta={"before": "i8", "after": "i8", "count": "i8"})
-    contracts = dask.dataframe.from_map(loan_contracts, range(4), loans=loans)
-    vintages = contracts.merge(courses, on="loan").groupby(["year", "grade"])[["amount", "lost"]].sum()
-    lost, moves = client.gather(client.compute([vintages, rolls["count"].sum()]))
-    shares = lost.groupby(level="grade").sum().eval("lost / amount")
-    assert moves == loans * (months - 1)
-    assert shares.is_monotonic_increasing
-
-
-def loan_bookings(month: int, loans: int) -> pd.DataFrame:
-    random = np.random.default_rng([111, month])
-    kept = random.random(loans) < 0.97 - 0.06 * (np.arange(loans) % 5)
-    paid = np.where(kept, 250 + 50 * (random.random(loans) < 0.2), 125 * (random.random(loans) < 0.3))
-    days = random.integers(1, 29, loans)
-    lines = pd.Series(
-        f"2{month // 12:03}-{month % 12 + 1:02}-{day:02};L{loan:07};{amount:.2f} EUR;{zlib.crc32(b'%d' % loan):08x}"
-        for loan, (day, amount) in enumerate(zip(days, paid, strict=True))
-    )
-    fields = lines.sample(frac=1, random_state=month).str.extract(r"^(\d+)-(\d+)-(\d+);L(\d+);([\d.]+) EUR;(\w+)$")
-    table = pd.DataFrame({"loan": fields[3].astype("i8"), "paid": fields[4].astype("f8")})
-    table["month"] = (fields[0].astype("i8") - 2000) * 12 + fields[1].astype("i8") - 1
-    return table.reset_index(drop=True)
-
-
-def loan_arrears(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
-    owed = 250 - bookings.pivot_table(index="loan", columns="month", values="paid", aggfunc="sum", fill_value=0)
-    arrears = owed.iloc[:, :1].clip(lower=0)
-    for month in range(1, months):
-        arrears[month] = (arrears[month - 1] + owed[month]).clip(lower=0)
-    return arrears
-
-
-def loan_courses(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
-    arrears = loan_arrears(bookings, months)
-    lost = arrears.max(axis=1).where((arrears > 750).sum(axis=1) >= 3, 0)
-    return pd.DataFrame({"loan": arrears.index, "arrears": arrears[months - 1], "lost": lost}).reset_index(drop=True)
-
-
-def arrears_moves(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
-    states = np.minimum(np.ceil(loan_arrears(bookings, months).to_numpy() / 250), 4).astype(int)
-    pairs = pd.DataFrame({"before": states[:, :-1].ravel(), "after": states[:, 1:].ravel()})
-    return pairs.value_counts().reset_index(name="count")
-
-
-def loan_contracts(part: int, loans: int) -> pd.DataFrame:
-    loan = np.arange(part, loans, 4)
-    amount = 6000.0 + 100 * (loan % 7)
-    return pd.DataFrame({"loan": loan, "year": 2015 + loan // 5 % 6, "grade": loan % 5, "amount": amount})
-
-
-@predicted("eleventh", "narrow-stage")
 def mineral_search(client: Client) -> None:
     """Pictures in 48 colours from the air lose their stripes and noise; each place is compared with four minerals."""
     bands, lines, columns = 48, 280, 240
@@ -1085,3 +885,198 @@ def camera_lines(bands: int, block_info: Any = None) -> Any:
 
 def mineral_patches(scores: Any) -> Any:
     return np.stack([ndimage.median_filter(score, 7) for score in scores])
+
+
+@predicted("twelfth", "transfer-bound")
+def shared_model(client: Client, rows: int = 64) -> None:
+    """A model of 12 MB lies on one machine, and every part is scored by it."""
+    model = client.scatter(numbers(0, 1_500_000).reshape(1500, 1000), hash=False)
+    scores = client.gather(client.map(scored, range(rows), model=model, pure=False))
+    assert len(set(scores)) == rows
+
+
+def scored(part: int, model: Any) -> float:
+    return float(np.tanh(numbers(part, 100_000).reshape(100, 1000) @ model.T).mean())
+
+
+@predicted("twelfth", "client-waits")
+def film_frames(client: Client, rows: int = 36) -> None:
+    """Frames of 4 MB are drawn, and all of them come to the client."""
+    frames = client.gather(client.map(drawn, range(rows), pure=False))
+    assert sum(frame.nbytes for frame in frames) == 4_000_000 * rows
+
+
+def drawn(frame: int) -> Any:
+    return ndimage.gaussian_filter(numbers(frame, 1_000_000).reshape(1000, 1000), 2).astype(np.float32)
+
+
+@predicted("twelfth", "skewed-tasks")
+def ridge_folds(client: Client, rows: int = 12_000) -> None:
+    """A model is ridge_error to six folds by eight penalties; a small one takes more steps."""
+    folds = client.map(fold, range(6), rows=rows, pure=False)
+    fits = [client.submit(ridge_error, each, 15 * 2**i // 2, pure=False) for each in folds for i in range(8)]
+    errors = np.reshape(client.gather(fits), (6, 8))
+    assert np.all(errors[:, -1] < errors[:, 0])
+
+
+def fold(number: int, rows: int) -> Any:
+    return numbers(number, 20 * rows).reshape(rows, 20)
+
+
+def ridge_error(data: Any, steps: int) -> float:
+    weights, known = np.zeros(20), np.arange(20.0)
+    for _ in range(steps):
+        weights -= 0.02 / len(data) * (data.T @ (data @ (weights - known)))
+    return float(np.abs(weights - known).max())
+
+
+@predicted("twelfth", "tiny-tasks")
+def drum_skin(client: Client, rows: int = 900) -> None:
+    """A skin swings: each step of a tile needs the edges of its neighbours."""
+    now = da.from_array(np.outer(np.hanning(rows), np.hanning(900)), chunks=(300, 300))
+    before = now
+    for _ in range(6):
+        before, now = now, da.map_overlap(swung, now, before, depth=1, boundary=0, dtype=float)
+    assert 0.3 < client.compute(now.max()).result() < 1
+
+
+def swung(now: Any, before: Any) -> Any:
+    return 2 * now - before + 0.2 * ndimage.laplace(now)
+
+
+@predicted("twelfth", "sequential-graph")
+def merged_runs(client: Client, rows: int = 120_000) -> None:
+    """Sorted runs are merged in pairs until one is left."""
+    runs = client.map(sorted_run, range(32), rows=rows, pure=False)
+    while len(runs) > 1:
+        runs = [client.submit(merged, *pair, pure=False) for pair in zip(runs[::2], runs[1::2], strict=True)]
+    assert client.submit(len, runs[0], pure=False).result() == 32 * rows
+
+
+def sorted_run(number: int, rows: int) -> Any:
+    return np.sort(numbers(number, 3 * rows))[:rows]
+
+
+def merged(left: Any, right: Any) -> Any:
+    return np.sort(np.concatenate([left, right]), kind="stable")
+
+
+@predicted("twelfth", "results-awaited-in-loop")
+def halved_field(client: Client, rows: int = 40_000) -> None:
+    """27 settings are trained a little; the better third of each round is trained three times as long."""
+    left, steps = list(range(27)), 6
+    while len(left) > 1:
+        losses = client.gather([client.submit(trained, rows, each, steps, pure=False) for each in left])
+        left = [each for _, each in sorted(zip(losses, left, strict=True))[: len(left) // 3]]
+        steps *= 3
+    assert left
+
+
+def trained(rows: int, setting: int, steps: int) -> float:
+    data, weights = numbers(1, 30 * rows).reshape(rows, 30), np.zeros(30)
+    for _ in range(steps):
+        error = np.tanh(data @ weights) - np.sign(data[:, 0])
+        weights -= (setting + 1) / (30 * rows) * (data.T @ error)
+    return float(np.abs(error).mean())
+
+
+@predicted("twelfth", "skewed-tasks")
+def tall_covariance(client: Client, rows: int = 600_000) -> None:
+    """The covariance of a tall table by blocks of rows, and of what is left when the largest part is taken out."""
+    table = da.random.default_rng(0).normal(size=(rows, 60), chunks=(20_000, 60))
+    table = table.persist()
+    first = np.linalg.eigh((table.T @ table).compute() / rows)[1][:, -1]
+    rest = table - da.dot(table, first)[:, None] * first
+    assert abs(float((rest.T @ rest).compute().trace() / rows) - 59) < 2
+
+
+@predicted("twelfth", "tiny-tasks")
+def warm_months(client: Client, rows: int = 360) -> None:
+    """Days of a climate: the mean of each month, and how far the days are from it."""
+    days = da.random.default_rng(1).normal(size=(rows, 90, 120), chunks=(30, 90, 120))
+    air = xarray.DataArray(days, dims=("day", "y", "x"), coords={"month": ("day", np.arange(rows) // 30 % 12)})
+    months = air.groupby("month").mean()
+    far = (air.groupby("month") - months).std("day")
+    assert abs(float(far.mean().compute()) - 1) < 0.1
+
+
+@predicted("twelfth", "client-waits")
+def word_lengths(client: Client, rows: int = 120_000) -> None:
+    """How often words of a made-up language occur, by parts of its texts."""
+    texts = db.from_sequence(range(24), npartitions=24).map(text, rows=rows // 24)
+    counts = dict(texts.flatten().map(str.title).frequencies(split_every=6).compute())
+    assert sum(counts.values()) == rows // 24 * 24
+
+
+def text(number: int, rows: int) -> list[str]:
+    rng = random.Random(number)
+    return ["".join(rng.choices("aeioubdkmnst", k=rng.randint(2, 4))) for _ in range(rows)]
+
+
+@predicted("twelfth", "tiny-tasks")
+def nearest_centres(client: Client, rows: int = 32_000) -> None:
+    """Points are drawn to the nearest of 24 centres, which move in rounds."""
+    parts = client.map(points, range(20), rows=rows, pure=False)
+    centres = numbers(99, 24 * 6).reshape(24, 6)
+    for _ in range(7):
+        sums = client.map(nearest, parts, centres=centres, pure=False)
+        total = client.submit(np.sum, sums, axis=0, pure=False).result()
+        centres = total[:, 1:] / np.maximum(total[:, :1], 1)
+    assert np.isfinite(centres).all()
+
+
+def points(part: int, rows: int) -> Any:
+    return numbers(part, 6 * rows).reshape(rows, 6)
+
+
+def nearest(part: Any, centres: Any) -> Any:
+    own = np.argmin((centres**2).sum(axis=1) - 2 * part @ centres.T, axis=1)
+    ones = np.column_stack([np.ones(len(part)), part])
+    return np.stack([np.bincount(own, column, minlength=24) for column in ones.T], axis=1)
+
+
+@predicted("twelfth", "few-tasks-in-flight")
+def stitched_strips(client: Client, rows: int = 48) -> None:
+    """Strips of a panorama are drawn, cleaned and matched with both neighbours."""
+    strips = client.map(cleaned, client.map(strip, range(rows), pure=False), pure=False)
+    shifts = [client.submit(shift, *pair, pure=False) for pair in pairwise(strips)]
+    after = [
+        client.submit(joined, *pair, each, pure=False) for pair, each in zip(pairwise(strips), shifts, strict=True)
+    ]
+    assert all(mean < 1 for mean in client.gather(after))
+
+
+def strip(number: int) -> Any:
+    return numbers(number, 400_000).reshape(1000, 400).astype(np.float32)
+
+
+def cleaned(picture: Any) -> Any:
+    return ndimage.uniform_filter(picture, 5)
+
+
+def shift(left: Any, right: Any) -> int:
+    return int(np.argmax(np.abs(np.fft.ifft(np.fft.fft(left.sum(axis=1)) * np.conj(np.fft.fft(right.sum(axis=1)))))))
+
+
+def joined(left: Any, right: Any, by: int) -> float:
+    return float(np.abs(ndimage.median_filter(left[::4] + np.roll(right, by, axis=0)[::4], 3)).mean())
+
+
+@predicted("twelfth", "narrow-stage")
+def late_parcels(client: Client, rows: int = 16_000) -> None:
+    """Parcels and their scans, each in parts, are joined, and the late ones counted by depot."""
+    parcels = dask.dataframe.from_map(parcels_in, range(12), rows=rows)
+    scans = dask.dataframe.from_map(scans_in, range(16), rows=rows)
+    late = parcels.merge(scans, on="parcel", shuffle_method="p2p").query("hour > promised")
+    assert 40 < len(late.groupby("depot")["hour"].agg(["count", "mean"]).compute()) <= 50
+
+
+def parcels_in(part: int, rows: int) -> Any:
+    rng = np.random.default_rng(part)
+    return pd.DataFrame({"parcel": np.arange(part, 12 * rows, 12), "promised": rng.integers(24, 96, rows)})
+
+
+def scans_in(part: int, rows: int) -> Any:
+    rng, count = np.random.default_rng([part, 2]), 2 * rows
+    columns = {"parcel": rng.integers(12 * rows, size=count), "depot": rng.integers(50, size=count)}
+    return pd.DataFrame({**columns, "hour": rng.gamma(6, 8, count)})

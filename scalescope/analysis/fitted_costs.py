@@ -27,9 +27,63 @@ MUCH_FASTER = 10.0  # largest bandwidth of the client, as a multiple of that of 
 LEAST_TRANSFERS = 4  # fewest transfers that tell the latency
 # Quantiles of an undisturbed transfer: of the rate, by bytes (this share was slower); of the latency, by transfers
 UNSHARED, UNDISTURBED = 0.8, 0.25
+SAME_RATE = 0.1  # relative error of a rate, up to which links explain it
+TRIED = 40  # bandwidths of each link that are tried
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
 GROWN = 0.1  # least relative growth of durations over the measured sizes that counts
 SAME_FIT = 0.02  # relative errors below this count as 0, so that the simpler curve is taken
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Results that came to the client when all tasks had ended, over its link and those of all workers at once."""
+
+    nbytes: float
+    seconds: float
+    workers: int
+
+    @property
+    def rate(self) -> float:
+        return self.nbytes / self.seconds
+
+
+@dataclass(frozen=True)
+class ResultLinks:
+    """Bandwidths of links that explain how long results took to come to the client."""
+
+    nbytes: float
+    worker: Floats  # bytes a second of each worker's link, the best explanation first
+    client: Floats  # bytes a second of the links of scheduler and client
+
+    @classmethod
+    def of_sizes(cls, found: Sequence[Fetched], bandwidth: float | None) -> ResultLinks:
+        """Explain the rates at all sizes; one size does not tell whose link was the limit.
+
+        `bandwidth`: bytes a second of a worker's link, if transfers between workers told it.
+        """
+        largest = max(found, key=lambda each: each.workers)
+        least = max(each.rate / each.workers for each in found)
+        slowest, fastest = min(each.rate for each in found), max(each.rate for each in found)
+        own = np.geomspace(least, 2 * fastest, TRIED) if bandwidth is None else np.array([max(bandwidth, least)])
+        top = MUCH_FASTER * largest.workers * (least if bandwidth is None else own[0])
+        worker, client = (each.ravel() for each in np.meshgrid(own, np.geomspace(slowest, top, 2 * TRIED)))
+        off = np.array([np.log(each.rate * _seconds_per_byte(each.workers, worker, client)) for each in found])
+        error = np.sqrt(np.mean(off**2, axis=0))
+        order = np.argsort(error)
+        order = order[error[order] <= max(SAME_RATE, 2 * float(error.min()))]
+        if len(found) == 1:  # the client's link is taken for the limit, as by `_client_bandwidth`
+            order = order[np.argsort(-worker[order], kind="stable")]
+        return cls(largest.nbytes, worker[order], client[order])
+
+    def seconds(self, workers: int) -> tuple[float, float, float]:
+        """The least, the best explained and the most seconds in which the results come from this many workers."""
+        found = self.nbytes * _seconds_per_byte(workers, self.worker, self.client)
+        return float(found.min()), float(found[0]), float(found.max())
+
+
+def _seconds_per_byte(workers: int, worker: Floats, client: Floats) -> Floats:
+    found: Floats = 1 / np.minimum(client, workers * worker) + 1 / client
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,6 +95,8 @@ class FittedCosts:
     cpu_s_per_byte: float | None = None  # seconds per byte for packing on one side, or unpacking on the other
     worker_s: float | None = None  # seconds that a task costs its thread besides its duration
     client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
+    fetched: Fetched | None = None  # what came to the client, if it tells a bandwidth
+    results: ResultLinks | None = None  # links that explain this at all sizes
 
     @property
     def message_s(self) -> float | None:
@@ -55,12 +111,20 @@ class FittedCosts:
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
         """Combine the costs of several sizes: for moving data, the costs of the least disturbed trial."""
+        bandwidth = max((each.bandwidth for each in costs if each.bandwidth is not None), default=None)
+        client = max((each.client_bandwidth for each in costs if each.client_bandwidth is not None), default=None)
+        fetched = [each.fetched for each in costs if each.fetched is not None]
+        results = ResultLinks.of_sizes(fetched, bandwidth) if fetched else None
+        if results is not None and len(fetched) > 1:
+            client = float(results.client[0])
+            bandwidth = bandwidth or float(results.worker[0])
         return cls(
-            max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
+            bandwidth,
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),
             min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
             median_low(known) if (known := [each.worker_s for each in costs if each.worker_s is not None]) else None,
-            max((each.client_bandwidth for each in costs if each.client_bandwidth is not None), default=None),
+            client,
+            results=results,
         )
 
 
@@ -84,9 +148,11 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     told = np.ones(len(moved), bool) if bandwidth else ~large
     by_size = moved * ((1 / bandwidth if bandwidth else 0.0) + 2 * cpu_s_per_byte)
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
+    results = _fetched(tables, attempts, cpu_s_per_byte)
     return FittedCosts(
         bandwidth=bandwidth,
-        client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, cpu_s_per_byte),
+        fetched=results if _tells(results.nbytes, results.seconds) else None,
+        client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
@@ -94,7 +160,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
 
 
 def _client_bandwidth(
-    tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, cpu_s_per_byte: float
+    tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, results: Fetched
 ) -> float | None:
     """Bandwidth by scattered data, or by results for which the client waited when all tasks had ended.
 
@@ -105,16 +171,19 @@ def _client_bandwidth(
     sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
     if max(data.workers, default=0) > 1 or not all(data.first):  # copied between workers, too, or older than the trial
         sent = []
-    sent.append(_fetched(tables, attempts, cpu_s_per_byte))
+    sent.append((results.nbytes, results.seconds))
     workers = bandwidth * len(attempts.addresses)
-    told = [(nbytes, s) for nbytes, s in sent if nbytes >= LARGE_BYTES and s >= LEAST_MOVED_S]
-    return max((_of_both(nbytes, s, workers) for nbytes, s in told), default=None)
+    return max((_of_both(*each, workers) for each in sent if _tells(*each)), default=None)
 
 
-def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple[float, float]:
-    """Bytes of results for which the client waited when all tasks had ended, and seconds besides those of packing."""
+def _tells(nbytes: float, seconds: float) -> bool:
+    return nbytes >= LARGE_BYTES and seconds >= LEAST_MOVED_S
+
+
+def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> Fetched:
+    """Results for which the client waited when all tasks had ended; the seconds are without those of packing."""
     if (waited_s := waiting(tables)) is None:
-        return 0.0, 0.0
+        return Fetched(0.0, 0.0, len(attempts.addresses))
     tasks, graphs = tables["tasks"], tables.get("graphs", {})
     done, known = (np.asarray(tasks[name], np.float64) for name in ("done", "runnable"))
     order, last = np.argsort(done), _last(tables)
@@ -136,7 +205,7 @@ def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple
         packed_s = float(fetched[i]) * cpu_s_per_byte / workers
         whole_s = waited_s(float(times[i])) - waited_s(float(done[order[ended[i] - 1]]))
         nbytes, seconds = nbytes + float(fetched[i]), seconds + max(whole_s - packed_s, SHARE_OF_LINKS * whole_s)
-    return nbytes, seconds
+    return Fetched(nbytes, seconds, len(attempts.addresses))
 
 
 def _last(tables: Tables) -> Bools:

@@ -24,7 +24,10 @@ class Scattered:
     piece: Ints  # number of the piece for each use
 
     def moved(self, tables: Tables) -> tuple[Ints, Floats]:
-        """Rows of tasks whose worker had to fetch a piece first, and its bytes; an element for each copy."""
+        """Rows of tasks whose worker had to fetch a piece, and its bytes; an element for each copy.
+
+        A copy's row is the task at which the transfer is noted, or else the first that started.
+        """
         if not len(self.row):
             return self.row, np.zeros(0)
         tasks = tables["tasks"]
@@ -32,7 +35,8 @@ class Scattered:
         # a piece that several workers had at first is on all workers: nothing is fetched
         fetched = (worker != np.asarray(self.first, str)[self.piece]) & (np.asarray(self.workers)[self.piece] <= 1)
         row, piece = self.row[fetched], self.piece[fetched]
-        first = first_uses(piece, worker[fetched], np.asarray(tasks["start"])[row])
+        noted = np.asarray(tasks["transfer"])[row] > 0
+        first = first_uses(piece, worker[fetched], np.where(noted, -np.inf, np.asarray(tasks["start"])[row]))
         return row[first], np.asarray(self.nbytes, np.float64)[piece[first]]
 
 

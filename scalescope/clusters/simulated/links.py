@@ -2,9 +2,11 @@
 
 Each host has a link each way; all workers' links have the same bandwidth. A transfer is a sequence: its sender packs,
 the latency passes, the bytes pass the sender's link out and the receiver's link in, its receiver unpacks. Simultaneous
-transfers share links in max-min fairness. A host packs and unpacks one transfer at a time, and a worker's event loop
-also spends some time on each. The first transfer from one host to another makes a connection, which doubles the latency
-and the event loop's time. (Over TLS, small transfers took 84 ms at first and 42 ms later: medians of 77 trials.)
+transfers share links in max-min fairness, by weights from 0.5 to 1.5: as with TCP, those that begin together do not end
+together, and whoever has data first can send it on. A host packs and unpacks one transfer at a time, and a worker's
+event loop also spends some time on each. The first transfer from one host to another makes a connection, which doubles
+the latency and the event loop's time. (Over TLS, small transfers took 84 ms at first and 42 ms later: medians of 77
+trials.)
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
+GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this size spread evenly from 0 to 1
 ROUNDING = 1e-9  # relative difference below which rates are equal; also in seconds, for ends of transfers
 SMALL = 0.1  # a transfer whose bytes take less than this share of the latency does not share links
 
@@ -28,18 +31,24 @@ class Link:
     def __init__(self, capacity: float) -> None:
         self.capacity = capacity  # bytes a second
         self.flows: dict[Flow, Link] = {}  # flows with the other link of each, in order of arrival
-        self.level = math.inf  # bytes a second that this link allows each of its flows
+        self.level = math.inf  # bytes a second that this link allows each of its flows of weight 1
         self.changed = False  # True if the level has to be computed again
 
 
 class Flow:
     """Bytes on their way over two links."""
 
-    __slots__ = ("end", "left", "links", "passed", "rate", "share", "since")
+    __slots__ = ("end", "left", "links", "passed", "rate", "share", "since", "weight")
 
     def __init__(
-        self, out: Link, into: Link, nbytes: float = 0.0, passed: Callable[[float], object] = lambda now: None
+        self,
+        out: Link,
+        into: Link,
+        nbytes: float = 0.0,
+        passed: Callable[[float], object] = lambda now: None,
+        weight: float = 1.0,
     ) -> None:
+        self.weight = weight  # how much of a link it gets, relative to other flows
         self.links = (out, into)
         self.share = 0.0  # bytes a second, set by `FairShares`
         self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # state at its last change
@@ -47,10 +56,11 @@ class Flow:
 
 
 class FairShares:
-    """Max-min fair shares of flows over links.
+    """Max-min fair shares of flows over links, by the weights of the flows.
 
-    A flow gets the lower of its two links' levels. A link's level is the rate that it leaves to each flow that its
-    other link does not limit. If a flow comes or goes, new levels spread only to links of flows whose share changed.
+    A flow gets the lower of its two links' levels, times its weight. A link's level is the rate that it leaves to each
+    flow (of weight 1) that its other link does not limit. If a flow comes or goes, new levels spread only to links of
+    flows whose share changed.
     """
 
     def __init__(self) -> None:
@@ -75,7 +85,7 @@ class FairShares:
             link.changed = False
             link.level = level = self._level(link)
             for flow, other in link.flows.items():
-                share = min(level, other.level)
+                share = flow.weight * min(level, other.level)
                 if not math.isclose(share, flow.share, rel_tol=ROUNDING):
                     flow.share = share
                     touched[flow] = None
@@ -88,12 +98,12 @@ class FairShares:
             self._changed.append(link)
 
     def _level(self, link: Link) -> float:
-        left, count = link.capacity, len(link.flows)
-        for level in sorted([other.level for other in link.flows.values()]):
+        left, count = link.capacity, math.fsum(flow.weight for flow in link.flows)
+        for level, weight in sorted((other.level, flow.weight) for flow, other in link.flows.items()):
             if level * count >= left:
                 return left / count
-            left -= level
-            count -= 1
+            left -= level * weight
+            count -= weight
         return math.inf
 
 
@@ -138,6 +148,7 @@ class Links:
         self._hosts: dict[str, Host] = {}
         self._connected: set[tuple[str, str]] = set()
         self._shares = FairShares()
+        self._weight = 0.0
         self._ends: list[tuple[float, int, Flow]] = []  # heap of ends; an end that has moved stays in it
         self._serial = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
@@ -175,7 +186,8 @@ class Links:
         def unpack(passed: float) -> None:
             loop.call_at(receiver.compute(passed, unpacking_s), _arrive, arrived)
 
-        flow = Flow(sender.out, receiver.into, nbytes, unpack)
+        self._weight = (self._weight + GOLDEN) % 1
+        flow = Flow(sender.out, receiver.into, nbytes, unpack, 0.5 + self._weight)
         begins = loop.call_at(sent, self._begin, flow, loop)
         try:
             await arrived

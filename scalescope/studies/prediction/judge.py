@@ -10,6 +10,7 @@ from typing import Any
 
 from scalescope.analysis.cost import Prices
 from scalescope.analysis.distributions import NORMAL
+from scalescope.analysis.fitted_costs import ResultLinks
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
@@ -21,6 +22,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import capital, number, pairs, percent, plural, seconds
 from scalescope.store.store import SweepRun
 from scalescope.studies.planning import StudyAnswer, because
+from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
 LEVEL = 0.8  # confidence of the intervals
@@ -32,6 +34,7 @@ MODEL, STRENGTH = 0.1, 2
 # simulated from its own record.
 WRONG = 0.5
 MUCH_DATA = 1_000_000  # bytes moved between workers, from which their links matter
+UNSURE = 0.2  # share of a predicted time from which it is said that links are not known
 NEAR = 1.1  # sizes within this factor of the fastest count as equally good
 # Share of the largest loss from which another cause is named with it: repeats may order the two differently.
 NEARLY = 0.75
@@ -89,6 +92,8 @@ class Prediction(Mapped):
     other_settings: tuple[Mapping[str, Any], ...] = ()  # measured settings without a prediction
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons for no answer, by number of workers
     cores: int = 0  # cores of the host if it runs all workers in real time; otherwise, or if unknown, 0
+    unchecked: str = ""  # why the largest measured size could not be predicted from the smaller ones
+    fitted_at: Mapping[str, Any] = field(default_factory=dict)  # the parameter of the data, and its measured values
 
     def beyond_cores(self, size: PredictedSize) -> bool:
         """Whether the host has fewer cores than workers, so that only tasks that compute elsewhere take this time."""
@@ -120,6 +125,7 @@ class SimulatedSizes:
     again: SweepRun  # measured sizes; also the requested sizes, unless `changed` has them
     changed: SweepRun | None = None  # requested sizes with another cluster or other parameters
     known: SweepRun | None = None  # the largest measured size, simulated from the smaller ones
+    results: ResultLinks | None = None  # links over which results come to the client
 
 
 def judge(
@@ -129,6 +135,7 @@ def judge(
     prices: Prices,
     not_simulated: Mapping[str, float],
     room_bytes: float,
+    growth: DataGrowth | None = None,
 ) -> StudyAnswer:
     again = typical(simulated.again)
     if measured.largest not in again:
@@ -136,6 +143,8 @@ def judge(
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
     ratio = _ratio(measured, again, trust)
+    if growth is not None:
+        ratio = replace(ratio, data_doublings=growth.doublings)
     run = simulated.changed or simulated.again
     ahead, largest = _draws(run), measured.largest
     # Add measured minus simulated losses of the largest measured size to every size.
@@ -144,7 +153,9 @@ def judge(
     besides = [replace(each, gain=None) for each in shown]
     sizes = [
         replace(
-            _with_limits(_size(measured, draws, ratio, prices), [*_shares(run, draws), *besides], ratio),
+            _with_limits(
+                _size(measured, draws, ratio, prices, simulated.results), [*_shares(run, draws), *besides], ratio
+            ),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
         )
         for workers, draws in ahead.items()
@@ -153,6 +164,8 @@ def judge(
         sizes = [replace(size, measured_s=None) for size in sizes]
     moved = max((first.metrics.transferred_bytes or 0.0 for first, *_ in ahead.values() if first.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
+    assumed += _assumed_links(simulated.results, [size for size in sizes if size.workers in asked])
+    assumed += (growth.assumed,) if growth is not None and growth.assumed else ()
     costs = run.sweep.cluster.to_mapping()
     found = Prediction(
         tuple(sizes),
@@ -163,10 +176,12 @@ def judge(
         room_bytes,
         assumed,
         costs,
-        measured.settings,
-        measured.other_settings,
+        growth.settings(measured.settings) if growth else measured.settings,
+        growth.unused(measured.other_settings) if growth else measured.other_settings,
         {str(workers): _why_missing(run, workers) for workers in asked if workers not in ahead},
         _cores(measured),
+        _why_unchecked(simulated.known) if trust is None else "",
+        growth.fitted_at if growth else {},
     )
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts or found.missing))
 
@@ -180,6 +195,10 @@ def _cores(measured: MeasuredSizes) -> int:
 
 def _why_missing(run: SweepRun, workers: int) -> str:
     return because([trial for trial in run.trials if trial.point.workers == workers]).strip()
+
+
+def _why_unchecked(known: SweepRun | None) -> str:
+    return "" if known is None else because(known.trials).strip() or "a simulated trial is missing."
 
 
 def typical(run: SweepRun) -> dict[int, Trial]:
@@ -219,10 +238,11 @@ class _Ratio:
     error: float  # standard deviation of the logarithm of `factor`
     noise: float  # standard deviation of the logarithm of one trial's time
     step: float  # standard deviation of a step
+    data_doublings: float = 0.0  # doublings of the data, each of which is a step, too
 
     def error_at(self, times: float) -> float:
         """Relative standard deviation of a measurement at `times` the largest measured size."""
-        return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times))))
+        return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
 def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None) -> _Ratio:
@@ -249,21 +269,28 @@ def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
-def _size(measured: MeasuredSizes, draws: Sequence[Trial], ratio: _Ratio, prices: Prices) -> PredictedSize:
+def _size(
+    measured: MeasuredSizes,
+    draws: Sequence[Trial],
+    ratio: _Ratio,
+    prices: Prices,
+    results: ResultLinks | None = None,
+) -> PredictedSize:
     trial = draws[0]
     assert trial.metrics is not None
     workers = trial.point.workers
     predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
     by_chance = pstdev(math.log(elapsed_s(each)) for each in draws)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * math.hypot(ratio.error_at(workers / measured.largest), by_chance)
-    low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
+    least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
+    low = max(predicted * math.exp(-half) - (best_s - least_s), min(trial.metrics.ideal_s, predicted))
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
     return PredictedSize(
         workers,
         predicted,
         low,
-        predicted * math.exp(half),
+        predicted * math.exp(half) + most_s - best_s,
         trial.metrics.work_s / (trial.point.threads * predicted),
         measured_s=measured.all_seconds.get(workers),
         worker_hours=hours,
@@ -330,6 +357,14 @@ def _assumed(run: SweepRun) -> tuple[str, ...]:
     return tuple(text for name, text in texts.items() if name not in cluster)
 
 
+def _assumed_links(results: ResultLinks | None, asked: Sequence[PredictedSize]) -> tuple[str, ...]:
+    for size in asked:
+        least_s, _, most_s = results.seconds(size.workers) if results else (0.0, 0.0, 0.0)
+        if most_s - least_s > UNSURE * size.predicted_s:
+            return ("whether results wait for the machines' links or for the client's",)
+    return ()
+
+
 # ------------------------------------------------------------------ the sentence
 
 
@@ -344,7 +379,11 @@ def _line(found: Prediction) -> str:
     text += f". {capital(plural(cheapest, 'worker'))} {'is' if cheapest == 1 else 'are'} "
     text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
     if found.settings:
-        text += f". Predicted for {pairs(found.settings)}; also measured: {_others(found)} (choose with -a)"
+        text += f". Predicted for {pairs(found.settings)}"
+    if found.fitted_at:
+        text += f" by the work of {pairs(found.fitted_at)}"
+    if found.other_settings:
+        text += f"; also measured: {_others(found)} (choose with -a)"
     if beyond := [size.workers for size in asked if found.beyond_cores(size)]:
         text += f". On {plural(min(beyond), 'worker')} or more, tasks that compute would share cores: this host has "
         text += f"{found.cores}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
@@ -22,7 +22,7 @@ from scalescope.model.sweep import CLUSTER, ITEMS, ITEMS_PER_WORKER, WORKERS
 from scalescope.model.trial import Trial
 from scalescope.model.words import pairs
 from scalescope.store.store import SweepRun
-from scalescope.studies.prediction.series import differing_values, series_of
+from scalescope.studies.prediction.series import Series, differing_values, series_of
 
 # Sizes share a graph if their task counts differ by at most this factor, or by no more than trials of one size differ
 # (`set_index` looks at the data once in a process).
@@ -40,14 +40,20 @@ class MeasuredSizes:
     grows: bool = False  # whether items grow with the workers
     settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that `other_settings` do not share
     other_settings: tuple[Mapping[str, Scalar], ...] = ()  # axis values of the other settings that the run measured
+    series: tuple[Series, ...] = ()  # trials of all settings, those of this one first
 
     @classmethod
     def of(
-        cls, run: SweepRun, using: Sequence[int] = (), axes: Mapping[str, Sequence[Scalar]] = MappingProxyType({})
+        cls,
+        run: SweepRun,
+        using: Sequence[int] = (),
+        axes: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
+        grows: Collection[str] = (),
     ) -> MeasuredSizes:
         """The setting that a run measured at the most sizes; on a tie, the one with the largest size.
 
         `using`: sizes to predict from; the others are for comparison. `axes`: only settings with these values count.
+        `grows`: parameters of which, on a tie, the largest number counts.
         Raises `InvalidField` if there is no trial.
         """
         trials = [trial for trial in run.trials if trial.counts and trial.records and trial.metrics is not None]
@@ -61,7 +67,8 @@ class MeasuredSizes:
         if not meant:
             shown = dict.fromkeys(pairs(each) for each in (values if values[0] else [found[0].values]))
             raise InvalidField("axes", dict(axes), f"settings that were measured: {'; '.join(shown)}")
-        best = max(meant, key=lambda i: (len(found[i].sizes), max(found[i].sizes)))
+        numbers = [[each.number(name) or 0.0 for name in grows] for each in found]
+        best = max(meant, key=lambda i: (len(found[i].sizes), max(found[i].sizes), numbers[i]))
         sizes = found[best].sizes
         if missing := set(using) - set(sizes):
             raise InvalidField("using", min(missing), f"sizes that were measured: {', '.join(map(str, sorted(sizes)))}")
@@ -75,6 +82,7 @@ class MeasuredSizes:
             grows=ITEMS_PER_WORKER in found[best].values,
             settings=values[best],
             other_settings=tuple(each for each in values if each != values[best]),
+            series=(found[best], *(each for i, each in enumerate(found) if i != best)),
         )
 
     @property
@@ -116,15 +124,23 @@ class MeasuredSizes:
             freedom += len(logs) - 1
         return math.sqrt(squares / freedom) if freedom else None
 
+    def by_value(self, name: str) -> dict[float, tuple[Trial, ...]]:
+        """Trials that differ in this parameter alone, by its number, at all sizes that each of them has."""
+        alike = [each for each in self.series if each.differs_in(self.series[0], name)]
+        found = {value: each.sizes for each in alike if (value := each.number(name)) is not None}
+        common = set(self.by_workers).intersection(*found.values())
+        every = {value: [trial for size in common for trial in sizes[size]] for value, sizes in found.items()}
+        return {value: tuple(trials) for value, trials in every.items() if trials}
+
     @property
     def mean_durations(self) -> dict[str, float]:
         """Mean seconds of a task in the base trial, by prefix."""
-        return {name: work.work_s / work.tasks for name, work in _work(self.base).items()}
+        return {name: work.work_s / work.tasks for name, work in work_of(self.base).items()}
 
     def shared_durations(self, trial: Trial) -> dict[str, float]:
         """Mean seconds of a task, by prefix, if the tasks of `trial` divide the work of the base trial."""
-        tasks = {name: work.tasks for name, work in _work(trial).items()}
-        return {name: work.work_s / tasks[name] for name, work in _work(self.base).items() if tasks.get(name)}
+        tasks = {name: work.tasks for name, work in work_of(trial).items()}
+        return {name: work.work_s / tasks[name] for name, work in work_of(self.base).items() if tasks.get(name)}
 
     def durations_at(self, workers: int) -> dict[str, float]:
         """Expected seconds of a task on `workers` workers, by prefix, if more workers get more tasks.
@@ -136,7 +152,7 @@ class MeasuredSizes:
 
     def _per_task(self, prefix: str, workers: int) -> float:
         """Expected duration of a task of this prefix on `workers` workers, relative to the base trial."""
-        known = [(trial.point.workers, _work(trial)[prefix]) for trial in self.typical if prefix in _work(trial)]
+        known = [(trial.point.workers, work_of(trial)[prefix]) for trial in self.typical if prefix in work_of(trial)]
         rows = [(size, work.tasks, work.work_s) for size, work in known]
         sizes, tasks, seconds = np.array(rows, float).T
         if len(known) < 2 or max(tasks) <= SAME_GRAPH * min(tasks) or min(seconds) <= 0:
@@ -172,7 +188,7 @@ class MeasuredSizes:
         """Growth of task durations with the number of workers, by stage name."""
         found: dict[str, dict[int, float]] = {}
         for workers, trials in self.by_workers.items():
-            every = [_work(trial) for trial in trials]
+            every = [work_of(trial) for trial in trials]
             for prefix in {name for work in every for name in work}:
                 means = [work[prefix].work_s / work[prefix].tasks for work in every if prefix in work]
                 found.setdefault(word(prefix), {})[workers] = median(means)
@@ -193,7 +209,7 @@ def elapsed_s(trial: Trial) -> float:
     return trial.metrics.elapsed_s or trial.metrics.makespan_s
 
 
-def _work(trial: Trial) -> Mapping[str, PrefixWork]:
+def work_of(trial: Trial) -> Mapping[str, PrefixWork]:
     return (trial.metrics and trial.metrics.work_by_prefix) or {}
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scalescope.analysis.events import Tables
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.analysis.scattered import scattered_data
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.waits_in_tasks import waits_for_others
 from scalescope.diagnosis.observation import Observation
+from scalescope.model.trial import Trial
+from scalescope.studies.prediction.measured import work_of
 
 MATTERS = 0.1  # smallest share of the time or of the tasks that matters
 SCATTERING = "of its time is `client.scatter`, which is not simulated"
 ACTORS = "of its worker time is calls of actors, which are not simulated"
 NESTED = "of its tasks were sent by other tasks, whose waiting is simulated as computing"
+NEW = "of its tasks have prefixes that were not measured, and are taken to last no time"
+FEW = 0.01  # smallest share of such tasks that matters, as one of them may last long
 WAITING = "of its worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
 
 
@@ -25,6 +31,16 @@ def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
         WAITING: base.share_of(sum(float(wait["seconds"]) for wait in waits_for_others(base))),
     }
     return {text: share for text, share in shares.items() if share >= MATTERS}
+
+
+def new_tasks(base: Trial, built: Sequence[Trial]) -> dict[str, float]:
+    """The largest share of tasks in `built` trials whose prefix `base` lacks, by the text for it."""
+    known, share = work_of(base), 0.0
+    for trial in built:
+        tasks = {prefix: work.tasks for prefix, work in work_of(trial).items()}
+        new = sum(count for prefix, count in tasks.items() if prefix not in known)
+        share = max(share, new / max(sum(tasks.values()), 1))
+    return {NEW: share} if share >= FEW else {}
 
 
 def _scattering(tables: Tables) -> float:

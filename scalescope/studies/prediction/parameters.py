@@ -67,8 +67,8 @@ class PredictionParameters(StudySettings, OneWorkload):
     params: Annotated[
         Mapping[str, Any],
         named(
-            "With a workload: its parameters. With a run: changed parameters, such as smaller chunks; the tasks of "
-            "each prefix then divide the measured work.",
+            "With a workload: its parameters. With a run: changed parameters, such as smaller chunks, whose tasks "
+            "divide the measured work; or more data, such as rows=10x, whose work is fitted to the measured rows.",
             "Workload parameters",
             "--param",
             "-p",

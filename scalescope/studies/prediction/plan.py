@@ -29,9 +29,10 @@ from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer, because
+from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import SimulatedSizes, judge, typical
 from scalescope.studies.prediction.measured import MeasuredSizes
-from scalescope.studies.prediction.not_simulated import not_simulated
+from scalescope.studies.prediction.not_simulated import new_tasks, not_simulated
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
@@ -55,14 +56,17 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     with Store.open(store, records) as opened:
         run = opened.run(asked.run or "latest")
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
-    origin = MeasuredSizes.of(run, sizes(asked.using), axes)
+    origin = MeasuredSizes.of(run, sizes(asked.using), axes, asked.params)
+    growth = DataGrowth.of(origin, asked.params)
+    if growth is not None:  # the same workload builds the graphs that are compared
+        origin = replace(origin, builds_by_workers=True)
     for name, value in asked.params.items():
         if any(each.get(name) == value for each in origin.other_settings):
             raise InvalidField(
                 f"params.{name}", value, "a value that was not measured", next_step=f"choose it by -a {name}={value}"
             )
     question = {"run": run.id, "workload": run.sweep.workload, **question, **({"axes": asked.axes} if axes else {})}
-    return _planned(_Prediction(asked, (store, records), origin), question, follows=run.id)
+    return _planned(_Prediction(asked, (store, records), origin, growth=growth), question, follows=run.id)
 
 
 def _planned(prediction: _Prediction, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
@@ -99,6 +103,7 @@ class _Prediction:
     address: tuple[str, str]  # addresses of the store and of its raw records
     origin: MeasuredSizes | None  # None: the study measures first
     first: RunRequest | None = None  # the sweep to measure first, if there is no origin
+    growth: DataGrowth | None = None  # more data than was measured
 
     @property
     def steps(self) -> Mapping[str, RunRequest | RequestAfter]:
@@ -117,6 +122,8 @@ class _Prediction:
     @property
     def settings(self) -> Mapping[str, Any]:
         """Parameters of the workload whose values differ from the measured ones."""
+        if self.growth is not None:
+            return {**self.asked.params, self.growth.parameter: self.growth.value}
         return {} if self.asked.workload else self.asked.params
 
     @property
@@ -143,7 +150,8 @@ class _Prediction:
             return self._simulated(measured, self._wanted(measured), store, folder, changed=True)
         if not counted.trials[0].counts:
             return None
-        durations = measured.shared_durations(counted.trials[0])
+        trial = counted.trials[0]
+        durations = self.growth.durations(measured.base, trial) if self.growth else measured.shared_durations(trial)
         return self._simulated(measured, self._wanted(measured), store, folder, changed=True, durations=durations)
 
     def _wanted(self, measured: MeasuredSizes) -> tuple[int, ...]:
@@ -170,16 +178,20 @@ class _Prediction:
             return StudyAnswer(f"Not predictable: the changed tasks could not be counted.{why}", {}, alarm=True)
         again, changed = by_step[AGAIN], by_step.get(CHANGED)
         with Store.open(*self.address) as store:
-            base = Observation.of(measured.base, store.tables(measured.base))
+            tables = [store.tables(trial) for trial in measured.typical]
+            base = Observation.of(measured.base, tables[-1])
+            results = _costs(tables, [Attempts.read(each) for each in tables]).results
             ahead = {workers: trial for workers, trial in typical(changed or again).items() if trial.records}
             held = {
                 workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
                 for workers, trial in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
-        simulated = SimulatedSizes(held, again, changed, by_step.get(KNOWN))
+        if measured.builds_by_workers or self.settings:
+            shares |= new_tasks(measured.base, list(ahead.values()))
+        simulated = SimulatedSizes(held, again, changed, by_step.get(KNOWN), results)
         room_bytes = room.fits if room else 0.0
-        return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes)
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes, self.growth)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(self._by_step(runs)[MEASURING], sizes(self.asked.using))
@@ -197,7 +209,7 @@ class _Prediction:
         """Simulate these sizes; with `durations` (seconds by prefix) the workload builds its graph with `settings`."""
         every = [store.tables(trial) for trial in measured.typical]
         attempts = [Attempts.read(tables) for tables in every]
-        costs = FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, strict=True)])
+        costs = _costs(every, attempts)
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
         tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
@@ -238,6 +250,10 @@ class _Prediction:
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def _costs(every: Sequence[Tables], attempts: Sequence[Attempts]) -> FittedCosts:
+    return FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, strict=True)])
 
 
 def _is_large(measured: MeasuredSizes) -> bool:

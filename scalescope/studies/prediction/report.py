@@ -77,7 +77,9 @@ def _cells(size: PredictedSize, priced: bool) -> tuple[str, ...]:
 def _notes(found: Prediction) -> list[Note]:
     notes = []
     trust = found.trust
-    if trust is None:
+    if found.unchecked:
+        notes.append(Note(f"How far to trust it is not known: {found.unchecked}", Tone.DOUBT))
+    elif trust is None:
         notes.append(Note("One measured size does not tell how far to trust this. Measure a second one.", Tone.DOUBT))
     else:
         text = (

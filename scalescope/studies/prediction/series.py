@@ -25,6 +25,15 @@ class Series:
     def has(self, axes: Mapping[str, Sequence[Scalar]]) -> bool:
         return all(self.values.get(name) in [_named(name, each) for each in values] for name, values in axes.items())
 
+    def number(self, name: str) -> float | None:
+        """The value of this parameter, if it is a number."""
+        value = self.values.get(name)
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def differs_in(self, other: Series, name: str) -> bool:
+        """Whether no other parameter than this one differs."""
+        return {**self.values, name: None} == {**other.values, name: None}
+
 
 def series_of(run: SweepRun, trials: Sequence[Trial]) -> list[Series]:
     """The trials, one series for each setting, in the order in which the sweep names the settings."""

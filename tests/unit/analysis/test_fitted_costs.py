@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
+from scalescope.analysis.fitted_costs import Fetched, FittedCosts, GrowthOfDurations, ResultLinks, fitted_costs
 from scalescope.model.records import from_rows
 
 MB = 1_000_000
@@ -106,6 +106,27 @@ def test_link_costs_of_several_sizes_are_those_of_the_least_shared_links() -> No
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
     assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)
     assert FittedCosts.of_sizes([FittedCosts(), FittedCosts()]) == FittedCosts()
+
+
+@pytest.mark.parametrize("machine", [10e6, 40e6, 1e9])
+@pytest.mark.parametrize("client", [60e6, 240e6])
+def test_results_of_several_sizes_tell_whose_links_they_took(machine: float, client: float) -> None:
+    def seconds(workers: int) -> float:
+        return 1e8 / min(client, workers * machine) + 1e8 / client
+
+    found = ResultLinks.of_sizes([Fetched(1e8, seconds(workers), workers) for workers in (1, 2, 4, 8)], None)
+    least_s, expected_s, most_s = found.seconds(16)
+    assert least_s <= seconds(16) <= most_s
+    assert expected_s == pytest.approx(seconds(16), rel=0.25)
+
+
+def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_client() -> None:
+    least_s, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2)], None).seconds(8)
+    assert expected_s == pytest.approx(4.0, rel=0.1)
+    assert least_s < 1.5
+    assert most_s > 3.5
+    least_s, _, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2), Fetched(1e8, 4.0, 4)], None).seconds(8)
+    assert least_s > 3.0
 
 
 @given(

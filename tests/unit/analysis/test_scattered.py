@@ -22,9 +22,9 @@ MB = 1_000_000
 def trial(records: Any) -> Any:
     """Eight tasks in turn on two workers; each needs data that lay on `a`, the last two also broadcast data."""
 
-    def made(transfer: float = 0.0) -> Any:
+    def made(transfer: float = 0.0, at: int = 1) -> Any:
         rows = [
-            {"worker": "ab"[i % 2], "start": float(i), "stop": i + 1.0, "transfer": transfer * (i == 1)}
+            {"worker": "ab"[i % 2], "start": float(i), "stop": i + 1.0, "transfer": transfer * (i == at)}
             for i in range(8)
         ]
         tables = records(rows, {"a": {}, "b": {}})
@@ -45,8 +45,9 @@ def test_each_worker_fetches_scattered_data_once(trial: Any) -> None:
     assert measure(trial(), threads=2, elapsed_s=8.0).transferred_bytes == 10 * MB
 
 
-def test_the_bandwidth_is_fitted_to_fetches_of_scattered_data(trial: Any) -> None:
-    tables = trial(0.5)
+@pytest.mark.parametrize("at", [1, 5])
+def test_the_bandwidth_is_fitted_to_fetches_noted_at_any_task(trial: Any, at: int) -> None:
+    tables = trial(0.5, at)
     assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(20 * MB)
 
 

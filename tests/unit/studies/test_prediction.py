@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Prices
+from scalescope.analysis.fitted_costs import Fetched, ResultLinks
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Severity
@@ -27,9 +28,10 @@ from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
+from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
-from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
+from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
@@ -169,6 +171,83 @@ def test_a_prediction_for_other_parameters_divides_the_measured_work(store: str,
     assert seconds(smaller)[8] == pytest.approx(1.0, rel=0.1)
 
 
+MORE = """
+import time
+
+def run(client, rows=4):
+    parts = client.map(part, range(rows), pure=False)
+    client.submit(whole, parts, rows, pure=False).result()
+
+def part(i):
+    time.sleep(0.2)
+
+def whole(parts, rows):
+    time.sleep(0.001 * rows**2)
+
+def other(client, rows=4):
+    client.gather(client.map(part if rows < 9 else new, range(rows), pure=False))
+
+def new(i):
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def more_data(store: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run with 10 and 20 rows."""
+    place = tmp_path_factory.mktemp("more") / "more.py"
+    place.write_text(MORE)
+    axes = {"workers": [2, 4], "rows": [10, 20]}
+    return str(run_sweep({"workload": f"{place}:run", "axes": axes, "repeats": 1, "store": store}).run_id)
+
+
+@pytest.mark.parametrize("rows", ["4x", pytest.param(80, marks=pytest.mark.thorough)])
+def test_more_data_is_predicted_by_the_work_at_two_sizes_of_it(more_data: str, store: str, rows: object) -> None:
+    asked = {"run": more_data, "workers": "8", "params": {"rows": rows}, "store": store}
+    found = Prediction.from_mapping(run_study("prediction", asked).result)
+    assert seconds(found)[8] == pytest.approx(80 * 0.2 / 8 + 6.4, rel=0.1)
+    assert found.settings == {"rows": 80}
+    assert found.fitted_at == {"rows": "10 and 20"}
+    assert not found.assumed
+
+
+def test_growth_of_little_work_is_noise_and_steep_growth_is_not_believed() -> None:
+    def work(**seconds: float) -> dict[str, Any]:
+        return {name: SimpleNamespace(tasks=10, work_s=each) for name, each in seconds.items()}
+
+    growth = DataGrowth(
+        "rows", 20, 80, {"much": {10: 1.0, 20: 2.0}, "few": {10: 1e-4, 20: 1e-2}, "steep": {10: 0.1, 20: 9.0}}
+    )
+    base: Any
+    base, counted = (
+        SimpleNamespace(metrics=SimpleNamespace(work_by_prefix=each))
+        for each in (work(much=2.0, few=0.01, steep=9.0), work(much=0.0, few=0.0, steep=0.0))
+    )
+    found = growth.durations(base, counted)
+    assert found == pytest.approx({"much": 0.8, "few": 0.001, "steep": 0.9 * 64})
+
+
+def test_the_interval_is_wider_for_more_data() -> None:
+    assert _Ratio(1.0, 0.02, 0.02, 0.02, data_doublings=2.0).error_at(2) > _Ratio(1.0, 0.02, 0.02, 0.02).error_at(2)
+
+
+@pytest.mark.parametrize("params", [{"row": "4x"}, {"rows": "4x", "cost": "2x"}, {"rows": "many"}, {"rows": "0x"}])
+def test_data_that_cannot_grow_is_refused(more_data: str, store: str, params: dict[str, Any]) -> None:
+    with pytest.raises(InvalidField):
+        run_study("prediction", {"run": more_data, "workers": "8", "params": params, "store": store})
+
+
+def test_tasks_that_were_not_measured_are_a_doubt(store: str, tmp_path: Path) -> None:
+    (tmp_path / "more.py").write_text(MORE)
+    sweep = {"workload": f"{tmp_path}/more.py:other", "axes": {"workers": [2]}, "repeats": 1, "store": store}
+    asked = {"run": run_sweep(sweep).run_id, "workers": "4", "params": {"rows": "4x"}, "store": store}
+    done = run_study("prediction", asked)
+    found = Prediction.from_mapping(done.result)
+    assert found.not_simulated == {NEW: 1.0}
+    assert len(found.assumed) == 1
+    assert done.alarm
+
+
 DIVIDED = """
 import time
 
@@ -230,6 +309,29 @@ def test_a_prediction_for_a_faster_network_has_shorter_transfers(store: str, tmp
     assert same.sizes[0].remedied_s < 0.9 * seconds(same)[4]
     assert seconds(faster)[4] < 0.8 * seconds(same)[4]
     assert faster.sizes[0].measured_s is None
+
+
+HELD = """
+import time
+
+def run(client):
+    model = client.scatter(bytes(12_000_000), hash=False)
+    client.gather(client.map(scored, range(64), model=model, pure=False))
+
+def scored(i, model):
+    time.sleep(0.15)
+"""
+
+
+def test_data_that_one_worker_holds_is_predicted_to_take_its_link(store: str, tmp_path: Path) -> None:
+    (tmp_path / "held.py").write_text(HELD)
+    cluster = {"kind": "simulated", "task_cost": "none", "bandwidth": "200Mbit"}
+    sweep = {"workload": f"{tmp_path}/held.py:run", "cluster": cluster, "axes": {"workers": [2, 4, 16]}, "repeats": 1}
+    run = run_sweep({**sweep, "store": store}).run_id
+    done = run_study("prediction", {"run": run, "using": "2,4", "workers": "16", "store": store})
+    size = Prediction.from_mapping(done.result).sizes[-1]
+    assert size.predicted_s == pytest.approx(size.measured_s, rel=0.25)
+    assert size.limit == "transfer-bound"
 
 
 NESTED = """
@@ -512,6 +614,27 @@ def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: C
     assert answer.alarm
     study = Study("p-1", "prediction", result=answer.result, question={"workload": "futures-map"})
     assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
+
+
+def test_one_size_does_not_tell_whose_links_results_wait_for(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
+    again = run_of(trial(2, 64, 64), trial(8, 64, 64))
+    elapsed_s = again.trials[-1].metrics.elapsed_s or again.trials[-1].metrics.makespan_s
+
+    def answer(*fetched: Fetched) -> Prediction:
+        found = judge.SimulatedSizes({}, again, results=ResultLinks.of_sizes(fetched, None))
+        return Prediction.from_mapping(judge.judge(measured, found, (8,), Prices(), {}, 0.0).result)
+
+    one, two = Fetched(1e8, elapsed_s / 2, 2), Fetched(1e8, elapsed_s / 2, 4)
+    assert len(answer(one).assumed) == 1
+    assert answer(one, two).assumed == ()
+
+
+def test_a_check_that_could_not_be_simulated_is_not_taken_for_a_single_size(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), trial(4, 64, 64), axes={"workers": (2, 4)}))
+    again, known = run_of(trial(4, 64, 64)), run_of(trial(4, 64, 64, state=TrialState.FAILED, reason="MemoryError"))
+    answer = judge.judge(measured, judge.SimulatedSizes({}, again, known=known), (4,), Prices(), {}, 0.0)
+    assert "MemoryError" in Prediction.from_mapping(answer.result).unchecked
 
 
 def test_a_prediction_fails_if_the_tasks_of_other_parameters_cannot_be_counted(trial: Callable[..., Trial]) -> None:

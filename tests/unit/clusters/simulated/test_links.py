@@ -56,6 +56,15 @@ def test_concurrent_flows_share_their_links_fairly(pairs: Sequence[tuple[int, in
     assert network.settled() == pytest.approx(shares)
 
 
+def test_a_flow_of_three_times_the_weight_gets_three_times_the_share() -> None:
+    network = Network()
+    flows = [Flow(network.out[0], network.into[i], weight=weight) for i, weight in ((1, 0.5), (2, 1.5))]
+    for flow in flows:
+        network.shares.add(flow)
+    network.shares.settle()
+    assert [flow.share for flow in flows] == pytest.approx([25, 75])
+
+
 def test_the_share_of_a_finished_flow_goes_to_the_others() -> None:
     network = Network()
     network.add((0, 1), (0, 2))
