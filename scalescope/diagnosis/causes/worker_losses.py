@@ -9,8 +9,10 @@ import numpy as np
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures
+from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
+    MORE_MEMORY,
     ON_PURPOSE,
     how_ended,
     lost_with_workers,
@@ -62,12 +64,19 @@ def worker_died(observation: Observation) -> Finding | None:
     where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    said = "" if not last.words or last.words.startswith(("Fatal", KUBERNETES)) else f" Its log ends: {last.words}."
+    block = large_block(observation) if how.look == MORE_MEMORY else None
+    said = (
+        f" {words.capital(block.text)}."
+        if block
+        else ""
+        if not last.words or last.words.startswith(("Fatal", KUBERNETES))
+        else f" Its log ends: {last.words}."
+    )
     return WORKER_DIED.finding(
         observation,
         lost_with_workers(observation),
         f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}",
-        how.look,
+        block.remedy if block else how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),
         *traces_of(dead),
