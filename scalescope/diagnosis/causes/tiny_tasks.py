@@ -9,6 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import codes
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.host_cpu import host
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_column, threads_of_workers
 from scalescope.diagnosis.evidence.timeline import free_from, handed_over, occupied_from
@@ -18,6 +19,7 @@ from scalescope.model import words
 from scalescope.model.finding import TIMES, Evidence, Finding, Place
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.records import SENDING
+from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
@@ -69,7 +71,9 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         between = occupied_from(observation) - np.maximum(free_from(observation), attempts.runnable)
         between_s = max(float(np.median(between[useful])), 0.0)
         felt = mean_s <= TINY_S and between_s * len(durations) >= FELT_S * threads
-        worker_s = slow_s if slow_s >= SLOW_S else between_s if felt else 0.0
+        here = host(observation)
+        full = here is not None and here.crowded and mean_s > TINY_S  # every process is slow to begin there
+        worker_s = slow_s if slow_s >= SLOW_S and not full else between_s if felt else 0.0
         lost_s = min(lost_s, worker_s * len(durations))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
@@ -139,7 +143,10 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
-    made = [call for call in _calls(observation) if call.where and MANY <= call.partitions <= widest]
+    ended = observation.trial.state is TrialState.FAILED  # before all of them had begun
+    made = [
+        each for each in _calls(observation) if each.where and MANY <= each.partitions <= (np.inf if ended else widest)
+    ]
     if not made:
         return None
     call = max(made, key=lambda call: call.partitions)
