@@ -29,10 +29,10 @@ from prefect.futures import wait as wait_for
 # ------------------------------------------------------------------ the same again
 
 
-def run_matching(load, pairs=40):
+def run_matching(load, pairs=30):
     with tempfile.TemporaryDirectory() as folder, local(2) as made, Client(made) as client:
         path = Path(folder, "detector.pkl")
-        path.write_bytes(pickle.dumps([[float(i)] * 4 for i in range(250_000)]))
+        path.write_bytes(pickle.dumps([[float(i)] * 4 for i in range(100_000)]))
 
         def match(pair, path):
             weights = load(path)
@@ -59,7 +59,7 @@ def model_kept_by_each_worker():
 
 
 def run_cloud_mask(kept, scenes=24):
-    def read_mask(block, block_info=None):
+    def read_mask(block_info=None):
         compute(0.12)
         return np.full((1, 400, 400), block_info[None]["chunk-location"][0] % 5 == 0)
 
@@ -190,12 +190,12 @@ def run_preprocessor(steps, chunk):
 @script("tiny-tasks", near="healthy task-overhead large-graph client-busy")
 def one_step_in_each_chunk():
     """Preprocessor creates too many small chunks, ESMValGroup/ESMValCore#2184."""
-    run_preprocessor(1500, 1)
+    run_preprocessor(600, 1)
 
 
 @mends(one_step_in_each_chunk, "more steps in a chunk", factor=2)
 def many_steps_in_each_chunk():
-    run_preprocessor(1500, 150)
+    run_preprocessor(600, 60)
 
 
 def run_objective(scattered, jobs=60):

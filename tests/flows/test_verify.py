@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.requests import asked
 
+from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
 from scalescope.run import growth
 from scalescope.run.sweep import run_sweep
@@ -115,6 +117,23 @@ def test_a_remedy_that_cannot_be_run_here_is_logged(
 
 
 # ------------------------------------------------------------------ experiments
+
+
+@pytest.mark.parametrize(
+    ("code", "real_s", "added"), [("too-few-partitions", 0.1, 0), (UNKNOWN.code, 60.0, 0), (UNKNOWN.code, 0.1, 3)]
+)
+def test_short_experiments_are_run_unasked_where_nothing_shows_why_workers_are_idle(
+    address: str, monkeypatch: pytest.MonkeyPatch, code: str, real_s: float, added: int
+) -> None:
+    given = {"workload": "futures-map", "axes": {"workers": [4]}, "params": {"items": 2}}
+    trial = replace(swept(address, **given).trials[0], real_s=real_s)
+    told = few(trial.point.id, {}).findings[0]
+    monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: Verdict.of([replace(told, code=code, gain=None)]))
+    grow = asked(given, store=address).grow
+    assert grow is not None
+    extra = grow([trial])
+    assert len(extra) == added  # half the workers, one worker, tasks of no length
+    assert all(each.point.cluster in ("", "simulated") for each in extra)
 
 
 @pytest.mark.thorough

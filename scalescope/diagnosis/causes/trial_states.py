@@ -10,6 +10,11 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
+# What to do about errors of libraries whose text does not say it, by their names
+ERRORS = {
+    "PoolTimeout": "send the Prefect server fewer requests at once: submit some hundred tasks, `wait(futures)`, then "
+    "the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds), and give a server of many tasks a PostgreSQL database",
+}
 SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
 
@@ -102,6 +107,7 @@ def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, rem
         which = f"{count:,} of {plural(total, 'trial')}" if count < total or total > 1 else "The only trial"
         at = f", first at {case.label(points[0])}" if len(case.points) > 1 else ""
         summary = f"{which} {how}{at}: {_reason(first)}."
+    remedy = next((known for name, known in ERRORS.items() if name in first), remedy)
     failed = state is TrialState.FAILED or not case.measured
     return cause.finding(
         Severity.HIGH if failed else Severity.MEDIUM,

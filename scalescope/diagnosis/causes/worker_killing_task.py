@@ -36,6 +36,10 @@ REDUCE = (
     "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
+UNTOLD = (
+    " Prefect's server is not told and shows its run as RUNNING: `get_client(sync_client=True).set_task_run_state("
+    "future.task_run_id, Crashed(), force=True)` ends it."
+)
 GATHERS = 0.3  # share of a worker's memory that the inputs of a task take, from which they are what is too much for it
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
 
@@ -143,7 +147,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         observation,
         lost_with_workers(observation),
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
-        f"it{how.text}{end}."
+        f"it{how.text}{end}.{UNTOLD if refused and observation.by_prefect else ''}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(2 * inputs)}, for its inputs and as much again"
         if gathers

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
-from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures
+from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures, given_up
 from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
@@ -63,6 +63,8 @@ def worker_died(observation: Observation) -> Finding | None:
     place = observation.place(last.worker) or f" on {last.host}"
     where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
+    refused = len(given_up(observation))
+    more += f"; the scheduler gave up on {plural(refused, 'task')} (KilledWorker)" if refused else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
     block = large_block(observation) if how.look == MORE_MEMORY else None
     said = (
@@ -81,7 +83,7 @@ def worker_died(observation: Observation) -> Finding | None:
         Evidence("tasks that were with them", cut, "table tasks"),
         *traces_of(dead),
         confidence=0.9 if last.exit_code is not None or last.over_memory else 0.8,
-        severity=severity_of_loss(observation, share),
+        severity=Severity.HIGH if refused else severity_of_loss(observation, share),
         link=how.link,
     )
 

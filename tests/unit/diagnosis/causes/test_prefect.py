@@ -161,6 +161,15 @@ def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, f
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
 
 
+def test_tasks_that_died_with_their_workers_are_not_told_to_be_waited_for(flow, find):
+    given_up = [
+        (1_100.0, "task-erred", {"key": f"load-{i}", "worker": "", "exception": "KilledWorker(...)", "call": ""})
+        for i in range(20)
+    ]
+    events = [unfinished(cancelled={"load": 20}), *given_up]
+    assert "unfinished-tasks" not in find(also_sent(flow(function=79.0, events=events), 20))
+
+
 def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(cluster, graph, find, golden):
     observation = cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
         [], [graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
