@@ -17,7 +17,7 @@ from scalescope.diagnosis.evidence.held_results import (
     peaks,
     rounded_limit,
 )
-from scalescope.diagnosis.evidence.kept_memory import FRESH, KeptMemory, kept_memory, large_block
+from scalescope.diagnosis.evidence.kept_memory import COPIES, FRESH, KeptMemory, kept_memory, large_block
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
 from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, Spilling, spilling
 from scalescope.diagnosis.evidence.task_table import largest_prefix
@@ -141,6 +141,8 @@ def _by_graph(observation: Observation) -> str:
     """The remedy where no samples of memory are left, as of a script that was killed."""
     if not limit_of_workers(observation) or observation.attempts is None:
         return MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
+    if block := large_block(observation):
+        return block.remedy
     most = most_on_one_worker(observation)
     limit = rounded_limit(max(most / TARGET, (most + FRESH) / SPILL))
     if limit < ENOUGH * limit_of_workers(observation) or not host_has(limit).holds(observation):
@@ -270,10 +272,10 @@ def _stopped(observation: Observation) -> Finding | None:
         return None
     tasks, kept, block = sum(each.tasks for each in groups), kept_memory(observation), large_block(observation)
     why, remedy = "", _by_graph(observation)
-    if kept is not None:
+    if block is not None and (kept is None or COPIES * block.nbytes >= kept.each):
+        kept, why, remedy = None, f": {block.text}", block.remedy
+    elif kept is not None:
         why, remedy = f": {kept.text}", _unmanaged(observation, kept)
-    elif block is not None:
-        why, remedy = f": {block.text}", block.remedy
     return MEMORY_PAUSED.standing(
         observation,
         f"{plural(tasks, 'task')} (`{groups[0].prefix}`) waited for workers that paused because their memory "

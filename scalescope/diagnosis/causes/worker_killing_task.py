@@ -21,6 +21,7 @@ from scalescope.diagnosis.evidence.process_end import (
     lost_with_workers,
     severity_of_loss,
     traces_of,
+    untold,
 )
 from scalescope.diagnosis.evidence.task_table import task_name
 from scalescope.diagnosis.observation import Observation, TrialCause, once
@@ -35,10 +36,6 @@ REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_l
 REDUCE = (
     "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
     "(`to_parquet`, `to_zarr` in place of `compute`)"
-)
-UNTOLD = (
-    " Prefect's server is not told and shows its run as RUNNING: `get_client(sync_client=True).set_task_run_state("
-    "future.task_run_id, Crashed(), force=True)` ends it."
 )
 GATHERS = 0.3  # share of a worker's memory that the inputs of a task take, from which they are what is too much for it
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
@@ -147,7 +144,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         observation,
         lost_with_workers(observation),
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
-        f"it{how.text}{end}.{UNTOLD if refused and observation.by_prefect else ''}"
+        f"it{how.text}{end}.{untold(observation)}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(2 * inputs)}, for its inputs and as much again"
         if gathers

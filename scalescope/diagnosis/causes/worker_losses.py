@@ -18,6 +18,7 @@ from scalescope.diagnosis.evidence.process_end import (
     lost_with_workers,
     severity_of_loss,
     traces_of,
+    untold,
 )
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -77,7 +78,8 @@ def worker_died(observation: Observation) -> Finding | None:
     return WORKER_DIED.finding(
         observation,
         lost_with_workers(observation),
-        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}",
+        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}"
+        + untold(observation),
         block.remedy if block else how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),

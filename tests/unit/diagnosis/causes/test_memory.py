@@ -234,6 +234,12 @@ def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_f
     assert replace(block, limit=block.fits).smaller >= block.nbytes
     assert 20 * MIB < block.smaller < 100 * MIB
     assert large_block(with_tables(cluster(2).run([task(1.0, nbytes=2**24)] * 4), limit=500 * MIB)) is None
+    left = StandingTasks("load", 2, False, "", "", "", ALL_PAUSED, 0)
+    full = WorkerMemory(run.attempts.addresses[0], int(480 * MIB), 0)
+    stopped = Standstill(54.0, 2, 0, 2, 0, 0, (left,), memory=(full,)).to_mapping()
+    facts = {**run.trial.facts, "standstill": stopped}
+    finding = only(findings_of(observed(replace(run.trial, facts=facts), run.tables), CODES), "memory-paused")
+    assert finding.remedy == block.remedy  # and no search for what tasks keep
 
 
 # ------------------------------------------------------------------ garbage collection
