@@ -8,6 +8,7 @@ import pickle
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pandas as pd
 from dask import delayed
 from dask.utils import SerializableLock
 from declare import mends, script
-from distributed import Client
+from distributed import Client, wait
 from of_memory import MEBIBYTE, compute
 from of_newest import local
 from of_prefect import on_dask
@@ -198,9 +199,9 @@ def many_steps_in_each_chunk():
     run_preprocessor(600, 60)
 
 
-def run_objective(scattered, jobs=60):
+def run_objective(scattered, jobs=30):
     with local(2) as made, Client(made) as client:
-        measured = {f"dose{i}": np.random.default_rng(i).random(200_000).tolist() for i in range(2)}
+        measured = {f"dose{i}": np.random.default_rng(i).random(100_000).tolist() for i in range(2)}
         given = client.scatter(measured, broadcast=True) if scattered else measured
 
         def fit(number, data):
@@ -223,14 +224,15 @@ def measurements_scattered():
 
 def run_frames(released, frames=44):
     def correct(i):
-        buffer = np.ones(20 * MEBIBYTE)
+        buffer = np.ones(40 * MEBIBYTE)
         if not released:
             vars(np).setdefault("buffers", []).append(buffer)  # a library keeps them
         time.sleep(0.25)
         return float(buffer[i])
 
-    with local(2, memory="1GB") as made, Client(made) as client:
-        client.gather(client.map(correct, range(frames), pure=False), errors="skip")
+    # where workers pause, nothing moves any more
+    with local(2, memory="1GB") as made, Client(made) as client, suppress(TimeoutError):
+        wait(client.map(correct, range(frames), pure=False), timeout=40)
 
 
 @script(("memory-paused", "worker-killing-task", "worker-died"), near="healthy memory-spill straggler")
