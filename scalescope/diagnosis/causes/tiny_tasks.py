@@ -29,6 +29,7 @@ TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; handling fewer is never felt
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # bytes of a partition that is proposed
+KNOWN_BYTES = 2**10  # of a partition; less is what the records of a script that was killed say
 ROOM = 10  # such partitions for which each thread has memory
 EACH = 4  # partitions of each thread that are left at least
 
@@ -90,7 +91,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         if by_scheduler
         else f"it takes about {words.duration(worker_s)} more to begin each"
     )
-    size = f" and give {words.size(larger.nbytes)}" if larger else ""
+    size = f" and give {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
     return TINY_TASKS.finding(
         observation,
         lost_s,
@@ -164,9 +165,10 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     each = nbytes * call.partitions / left
     part = "chunks" if call.chunk else "partitions"
     of = f" of {call.chunk}" if call.chunk else ""
+    about = f" of about {words.size(each)}" if each >= KNOWN_BYTES else ""
     return _Larger(
         f" `{call.call}` at {call.where} makes {call.partitions:,} {part}{of}.",
-        f"{how} (at {call.where}): {left:,} {part} of about {words.size(each)} instead of {call.partitions:,}",
+        f"{how} (at {call.where}): {left:,} {part}{about} instead of {call.partitions:,}",
         call.partitions / left,
         nbytes,
         (
