@@ -50,6 +50,7 @@ class SweepGrowth:
 
     @classmethod
     def of(cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution) -> SweepGrowth:
+        """The growth that the options ask for; without any, only short experiments."""
         return cls(sweep, workload, frozenset(planned.point.id for planned in plan), execution)
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:

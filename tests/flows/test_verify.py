@@ -12,7 +12,7 @@ from support.requests import asked
 
 from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
-from scalescope.run import growth
+from scalescope.run import growth, request
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store, SweepRun
 
@@ -129,8 +129,9 @@ def test_short_experiments_are_run_unasked_where_nothing_shows_why_workers_are_i
     trial = replace(swept(address, **given).trials[0], real_s=real_s)
     told = few(trial.point.id, {}).findings[0]
     monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: Verdict.of([replace(told, code=code, gain=None)]))
-    grow = asked(given, store=address).grow
+    grow = request.resolve({**given, "store": address}).grow
     assert grow is not None
+    assert asked(given, store=address).grow is None  # of a study, or of a night
     extra = grow([trial])
     assert len(extra) == added  # half the workers, one worker, tasks of no length
     assert all(each.point.cluster in ("", "simulated") for each in extra)
