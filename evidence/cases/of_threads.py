@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 
 import dask
@@ -20,7 +19,7 @@ import pandas as pd
 from dask import delayed
 from dask.utils import SerializableLock
 from declare import mends, script
-from distributed import Client, wait
+from distributed import Client, get_worker, wait
 from of_memory import MEBIBYTE, compute
 from of_newest import local
 from of_prefect import on_dask
@@ -30,15 +29,17 @@ from prefect.futures import wait as wait_for
 # ------------------------------------------------------------------ the same again
 
 
-def run_matching(load, pairs=30):
+def run_matching(kept, pairs=30):
     with tempfile.TemporaryDirectory() as folder, local(2) as made, Client(made) as client:
         path = Path(folder, "detector.pkl")
         path.write_bytes(pickle.dumps([[float(i)] * 4 for i in range(100_000)]))
 
         def match(pair, path):
-            weights = load(path)
+            worker = get_worker()
+            if not kept or not hasattr(worker, "weights"):
+                worker.weights = load_weights(path)
             compute(0.03)
-            return weights[pair][0]
+            return worker.weights[pair][0]
 
         client.gather(client.map(match, range(pairs), path=str(path)))
 
@@ -51,12 +52,12 @@ def load_weights(path):
 @script("task-overhead", near="healthy gil-bound tiny-tasks garbage-collection serialisation-bound")
 def model_read_by_each_pair():
     """Optimize inference with deep models (the model is read from disk every single time), borglab/gtsfm#110."""
-    run_matching(load_weights)
+    run_matching(kept=False)
 
 
 @mends(model_read_by_each_pair, "keep the model in the worker", factor=1.5)
 def model_kept_by_each_worker():
-    run_matching(lru_cache(load_weights))
+    run_matching(kept=True)
 
 
 def run_cloud_mask(kept, scenes=24):

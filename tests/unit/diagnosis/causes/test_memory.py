@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.findings import findings_of, observed, only
+from support.inside import inside
 
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.kept_memory import large_block
@@ -243,6 +244,16 @@ def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_f
 
 
 # ------------------------------------------------------------------ garbage collection
+
+
+def test_collections_of_what_each_task_loads_anew_are_no_cause_of_their_own(cluster, task):
+    run = cluster(2).run([task(1.0, "match")] * 16)
+    seen = with_tables(
+        run, memory=[(worker, 0.5 * (i + 1), {"collecting": 0.25}) for worker in (0, 1) for i in range(16)]
+    )
+    assert list(found(seen)) == ["garbage-collection"]
+    told = inside({"match": (15.0, 1.0)}, {"job.py:7 match;pickle.load()": 80, "job.py:9 match": 20})
+    assert not found(observed(seen.trial, {**seen.tables, **told, "memory": seen.tables["memory"]}))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 20])
