@@ -203,7 +203,7 @@ def many_steps_in_each_chunk():
 def run_objective(scattered, jobs=30):
     with local(2) as made, Client(made) as client:
         measured = {f"dose{i}": np.random.default_rng(i).random(100_000).tolist() for i in range(2)}
-        given = client.scatter(measured, broadcast=True) if scattered else measured
+        [given] = client.scatter([measured], broadcast=True) if scattered else [measured]
 
         def fit(number, data):
             compute(0.05)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.gpu import moved_bytes
 from scalescope.diagnosis.evidence.held_results import (
     SPILL,
@@ -112,6 +113,9 @@ def _need(observation: Observation, held: HeldResults | None) -> str:
 
 
 def _remedy(observation: Observation, held: HeldResults) -> str:
+    block = large_block(observation)
+    if block is not None and any(death.over_memory for death in deaths(observation)):
+        return block.remedy
     more = MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
     if held.limit:
         limit, workers = limit_needed(observation, held), held.workers_for_all
