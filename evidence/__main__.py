@@ -18,6 +18,7 @@ COMMANDS = {
     "check": ("evidence.check:main", "how exact `scalescope check` is about 80 collections (ten minutes)"),
     "outside": ("evidence.diagnosis.outside:main", "how often the cause of others' functions is named first"),
     "scripts": ("evidence.diagnosis.scripts:main", "the same of others' scripts and Prefect flows"),
+    "remedies": ("evidence.diagnosis.remedies:main", "how often remedies help, do nothing, or harm (seconds)"),
     "fix": (
         "evidence.diagnosis.fixes:main",
         "that others' scripts are patched, and healthy ones left alone",

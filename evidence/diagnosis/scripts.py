@@ -89,11 +89,12 @@ def environment(script: Case, server: Any, folder: Path) -> Mapping[str, str]:
 def told(script: Case, variables: Mapping[str, str], arguments: argparse.Namespace) -> Outcome:
     alone = {name: value for name, value in variables.items() if not name.startswith("PREFECT_API")}
     outcome = run(script, alone if script.without_server else variables)
-    proof = ""
+    proof, after_s = "", None
     if arguments.prove and script.mended_by:
         mended = run(script.mended(), variables)
-        if outcome.elapsed_s and mended.elapsed_s:
-            proof = f"; mended {outcome.elapsed_s / mended.elapsed_s:.2f} x faster (wanted {script.factor:g})"
+        after_s = mended.elapsed_s
+        if outcome.elapsed_s and after_s:
+            proof = f"; mended {outcome.elapsed_s / after_s:.2f} x faster (wanted {script.factor:g})"
         proof += f"; mended says {', '.join(mended.codes) or HEALTHY} {mended.problem}"
     mark = "right" if outcome.right else "WRONG"
     print(f"{mark} {script.name}: {', '.join(outcome.codes) or HEALTHY}; wanted {' or '.join(script.labels)}{proof}")
@@ -101,7 +102,7 @@ def told(script: Case, variables: Mapping[str, str], arguments: argparse.Namespa
     if arguments.save:
         with arguments.save.open("a") as stream:
             stream.write(
-                json.dumps([script.name, outcome.right, outcome.codes, outcome.line, outcome.elapsed_s]) + "\n"
+                json.dumps([script.name, outcome.right, outcome.codes, outcome.line, outcome.elapsed_s, after_s]) + "\n"
             )
     return outcome
 

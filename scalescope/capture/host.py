@@ -10,6 +10,7 @@ import platform
 import re
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
@@ -81,6 +82,9 @@ class CpuShares:
         return asdict(self)
 
 
+AGAIN_S = 10.0  # seconds between two looks at all processes, which take some milliseconds
+
+
 class HostLoad:
     """Measures how processes share the CPU time of the host while the body runs, from `/proc`, in ticks of 10 ms.
 
@@ -93,14 +97,27 @@ class HostLoad:
         self.load: CpuShares | None = None
         self.reason = "not measured yet"
         self._before: dict[str, int] | None = None
-        self._foreign: dict[tuple[int, str], int] = {}  # ticks of foreign processes, by id and name
+        # Ticks of foreign processes, by id and name: at the last look, and at the first
+        self._foreign: dict[tuple[int, str], int] = {}
+        self._begun: dict[tuple[int, str], int] = {}
+        self._looked = 0.0
 
     def __enter__(self) -> HostLoad:
         self._before = self._look()
+        self._begun = self._foreign
         return self
 
     def __exit__(self, *exception: object) -> None:
-        foreign, after = self._foreign, self._look()
+        self._measure()
+
+    def so_far(self) -> CpuShares | None:
+        """The load until now, measured anew if the last look is `AGAIN_S` old: a process may be killed at any time."""
+        if time.monotonic() - self._looked >= AGAIN_S:
+            self._measure()
+        return self.load
+
+    def _measure(self) -> None:
+        foreign, after = self._begun, self._look()
         if self._before is None or after is None:
             return
         spent = {name: ticks - self._before[name] for name, ticks in after.items()}
@@ -122,6 +139,7 @@ class HostLoad:
         self.load = CpuShares(**shares, cpus=cpus, seconds=seconds, names=names)
 
     def _look(self) -> dict[str, int] | None:
+        self._looked = time.monotonic()
         try:
             with (_PROC / "stat").open() as file:
                 # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen

@@ -42,6 +42,7 @@ _installed = 0
 # Functions of Prefect that are noted, by module and name. A name with a dot begins with a class.
 FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
 SERVER, PERSIST, RELEASE, HASH = "Prefect.server", "Prefect.persist", "Prefect.release", "Prefect.hash"
+API = "Prefect.api"
 _OF_PREFECT = {
     "prefect.task_engine": {
         "BaseTaskRunEngine.compute_transaction_key": HASH,
@@ -50,6 +51,7 @@ _OF_PREFECT = {
         "SyncTaskRunEngine.wait_until_ready": RETRY,
         "AsyncTaskRunEngine.wait_until_ready": RETRY,
     },
+    "prefect.client.base": {"PrefectHttpxSyncClient.send": API, "PrefectHttpxAsyncClient.send": API},
     "prefect.server.api.server": {"SubprocessASGIServer.start": SERVER},
     "prefect.results": {"ResultStore.persist_result_record": PERSIST, "ResultStore.apersist_result_record": PERSIST},
     "prefect.concurrency._sync": {

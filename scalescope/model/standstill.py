@@ -13,6 +13,7 @@ STILL_S = 10.0  # seconds without the begin or end of a task after which a clust
 NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
 ASKS_FOR = f"{NO_WORKER}: it asks for "  # begins the problem if the restrictions are known; they follow
 PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
+ALL_PAUSED = "every worker is paused for lack of memory"  # the problem of a task that is with no worker
 NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
 RESULTS = ("Client", "Future", "as_completed")  # `waits_for` of tasks that wait for other tasks
 SAID = 3  # most groups in a sentence
@@ -33,6 +34,15 @@ class StandingTasks:
 
 
 @dataclass(frozen=True)
+class WorkerMemory:
+    """Memory of a worker, as it last told the scheduler; bytes."""
+
+    worker: str  # its address
+    resident: float  # of its process
+    managed: float  # of results in its memory
+
+
+@dataclass(frozen=True)
 class Standstill(Mapped):
     """A cluster at the moment at which a trial was stopped."""
 
@@ -45,6 +55,7 @@ class Standstill(Mapped):
     groups: tuple[StandingTasks, ...]  # tasks that are with workers, largest first
     hints: tuple[str, ...] = ()  # advice where to look, in sentences
     enough_s: float = STILL_S  # `still_s` after which the cluster stands still
+    memory: tuple[WorkerMemory, ...] = ()  # of paused workers
 
     @property
     def lasts(self) -> bool:

@@ -156,7 +156,7 @@ class Block:
         Recorded(attempt, self._name, self.address, threads, started_at, real_s, over, kept).write(self.folder)
 
     def _facts(self) -> dict[str, Any]:
-        load, found = self._load.load, self._hang and self._hang.found
+        load, found = self._load.so_far(), self._hang and self._hang.found
         cluster = {"kind": self._kind, "address": self.address, **adaptive(self._cluster())}
         limits = worker_rows(self.recording.members)["memory_limit"]
         cluster |= {"protocol": self.address.partition("://")[0], "memory_bytes_per_worker": max(limits, default=0)}

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 
 from scalescope.analysis.knee import further
 from scalescope.analysis.summary import summarise
+from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Finding
+from scalescope.model.finding import UNSURE, Finding
 from scalescope.model.partition_calls import DIVIDED, NPARTITIONS
 from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH, PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run.parameters import Execution
+
+UNASKED_S = 30.0  # real seconds that experiments which nobody asked for may take
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +49,8 @@ class SweepGrowth:
     execution: Execution
 
     @classmethod
-    def of(
-        cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution
-    ) -> SweepGrowth | None:
-        if not execution.refine and not execution.verify and not execution.explain:
-            return None
+    def of(cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution) -> SweepGrowth:
+        """The growth that the options ask for; without any, only short experiments."""
         return cls(sweep, workload, frozenset(planned.point.id for planned in plan), execution)
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
@@ -59,9 +59,11 @@ class SweepGrowth:
         between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []
         points = between[: max(execution.refine - len(tried - self.planned), 0)]
         if not points:
-            findings = diagnose(sweep, done).findings if execution.verify or execution.explain else ()
-            values = remedies(findings, done) if execution.verify else []
-            values += experiments(sweep, findings, done) if execution.explain else []
+            findings = diagnose(sweep, done).findings
+            unsure = execution.explain and findings[0].confidence < UNSURE
+            values = remedies(findings if execution.verify else findings[:unsure], done)
+            tried_here = experiments(sweep, findings, done)
+            values += tried_here if execution.explain else simulated(sweep, findings, done, tried_here)
             points = [point for point in self._points(values) if point.id not in tried]
         rng = random.Random(f"{sweep.seed} {len(done)}")
         return [
@@ -82,6 +84,17 @@ class SweepGrowth:
             else:
                 points[point.id] = point
         return list(points.values())
+
+
+def simulated(
+    sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial], tried: list[dict[str, Scalar]]
+) -> list[dict[str, Scalar]]:
+    """Short experiments on the simulated cluster, which are run unasked where nothing shows why workers are idle."""
+    if findings[0].code != UNKNOWN.code:
+        return []
+    tried = [each for each in tried if not sweep.cluster.real_time or CLUSTER in each]
+    took_s = max(trial.real_s for trial in done if trial.point.id == findings[0].points[0])
+    return tried if took_s * len(tried) * (sweep.repeats + sweep.warmups) <= UNASKED_S else []
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scalescope import workloads
 from scalescope.analysis.cost import Budget
@@ -88,7 +88,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
         report=storage.report,
         fresh=storage.fresh,
         parallel_clusters=min(execution.parallel_clusters, len(plan)),
-        grow=SweepGrowth.of(sweep, workload, plan, execution),
+        grow=SweepGrowth.of(sweep, workload, plan, execution) if _grows(execution) else None,
         budget=_budget(execution.budget, sweep, plan),
     )
 
@@ -96,7 +96,15 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
 def resolve(given: Mapping[str, object]) -> RunRequest:
     """Load the saved cluster and store that parameters name, and check everything."""
     loaded, records = orchestrator.load_saved(given)
-    return check(loaded, records=records)
+    request = check(loaded, records=records)
+    if request.grow is not None:
+        return request
+    # a sweep that somebody looks at, not one of a study or of a night
+    return replace(request, grow=SweepGrowth.of(request.sweep, request.workload, request.plan, Execution()))
+
+
+def _grows(execution: Execution) -> bool:
+    return bool(execution.refine or execution.verify or execution.explain)
 
 
 def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.requests import asked
 
+from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
-from scalescope.run import growth
+from scalescope.run import growth, request
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store, SweepRun
 
@@ -117,6 +119,24 @@ def test_a_remedy_that_cannot_be_run_here_is_logged(
 # ------------------------------------------------------------------ experiments
 
 
+@pytest.mark.parametrize(
+    ("code", "real_s", "added"), [("too-few-partitions", 0.1, 0), (UNKNOWN.code, 60.0, 0), (UNKNOWN.code, 0.1, 3)]
+)
+def test_short_experiments_are_run_unasked_where_nothing_shows_why_workers_are_idle(
+    address: str, monkeypatch: pytest.MonkeyPatch, code: str, real_s: float, added: int
+) -> None:
+    given = {"workload": "futures-map", "axes": {"workers": [4]}, "params": {"items": 2}}
+    trial = replace(swept(address, **given).trials[0], real_s=real_s)
+    told = few(trial.point.id, {}).findings[0]
+    monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: Verdict.of([replace(told, code=code, gain=None)]))
+    grow = request.resolve({**given, "store": address}).grow
+    assert grow is not None
+    assert asked(given, store=address).grow is None  # of a study, or of a night
+    extra = grow([trial])
+    assert len(extra) == added  # half the workers, one worker, tasks of no length
+    assert all(each.point.cluster in ("", "simulated") for each in extra)
+
+
 @pytest.mark.thorough
 def test_explain_runs_experiments_and_shows_which_part_explains_the_time(address: str, tmp_path: Path) -> None:
     job = tmp_path / "few.py"
@@ -154,5 +174,5 @@ def test_explain_blames_the_client_if_zero_length_tasks_take_as_long(address: st
     run = swept(address, workload=f"{job}:run", axes={"workers": [4]}, explain=True)
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
-    assert "client and scheduler alone" in said
+    assert "shorter tasks change nothing" in said
     assert run.verdict.findings[0].code in ("slow-submission", "client-waits")

@@ -121,9 +121,9 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
 
     Returns `tasks`: at most `MOST_TASKS` that a worker has or that no worker may run; `beyond`: number of further
     ones; `stacks` by worker and key, None for a silent worker; `workers`: threads, cores in use and time of the
-    last message, by address; `held`: names of locks and semaphores with leases; `time` and `moved_at` as in
-    `snapshot`; `taken`: threads that tasks hold; `left`: tasks that have not ended; `ready`: tasks that only lack a
-    thread.
+    last message, by address; `memory`: bytes of the process and of results of paused workers; `held`: names of locks
+    and semaphores with leases; `time` and `moved_at` as in `snapshot`; `taken`: threads that tasks hold; `left`: tasks
+    that have not ended; `ready`: tasks that only lack a thread.
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -155,7 +155,7 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
                 "state": task.state,
                 "worker": state.address if state else "",
                 "seceded": bool(state) and task in state.long_running,
-                "paused": bool(state) and state.status.name == "paused",
+                "paused": state.status.name == "paused" if state else bool(scheduler.workers) and not scheduler.running,
                 "since": since.get(task.key),
                 "asks": _asks(task),
             }
@@ -169,6 +169,11 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
         "workers": {
             state.address: (state.nthreads, state.metrics.get("cpu", 0.0) / 100, state.last_seen)
             for state in scheduler.workers.values()
+        },
+        "memory": {
+            state.address: (state.metrics.get("memory", 0), state.memory.managed)
+            for state in scheduler.workers.values()
+            if state.status.name == "paused"
         },
         "held": [str(name) for name, leases in getattr(semaphores, "leases", {}).items() if leases],
     }

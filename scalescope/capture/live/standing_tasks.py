@@ -15,6 +15,7 @@ from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment
 from scalescope.capture.user_code import is_library
 from scalescope.model.standstill import (
+    ALL_PAUSED,
     ASKS_FOR,
     NO_THREAD,
     NO_WORKER,
@@ -23,6 +24,7 @@ from scalescope.model.standstill import (
     STILL_S,
     StandingTasks,
     Standstill,
+    WorkerMemory,
 )
 from scalescope.sent_code import SENT
 
@@ -115,7 +117,8 @@ def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], en
         for each in hang.tasks
     )
     largest = tuple(replace(each, tasks=n, stuck=n * each.stuck) for each, n in groups.most_common(GROUPS))
-    return replace(seen, computing=len(hang.computing), groups=largest, hints=hang.hints)
+    memory = tuple(WorkerMemory(worker, *told) for worker, told in found.get("memory", {}).items())
+    return replace(seen, computing=len(hang.computing), groups=largest, hints=hang.hints, memory=memory)
 
 
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
@@ -161,7 +164,7 @@ def described(
         hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` first.")
     if any("does not have it" in task.problem for task in tasks):
         hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
-    if any(task.worker == "" for task in tasks):
+    if any(task.problem.startswith(NO_WORKER) for task in tasks):
         hints.append("No worker meets the restrictions of a task: look at its `workers=` and `resources=`.")
     computing = tuple(
         worker
@@ -201,7 +204,7 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
     worker, key = task["worker"], task["key"]
     stacks = found["stacks"].get(worker, {})
     if not worker:
-        return ASKS_FOR + task["asks"] if task["asks"] else NO_WORKER
+        return ASKS_FOR + task["asks"] if task["asks"] else ALL_PAUSED if task.get("paused") else NO_WORKER
     if stacks is None:
         heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
         return f"{SAYS} is silent since {heard}"

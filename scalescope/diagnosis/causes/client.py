@@ -13,6 +13,7 @@ from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, Cl
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.premises import kept_bytes
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.records import FLOW, META, ONCE
@@ -27,6 +28,9 @@ DO_INSTEAD = {
 IN_BATCHES = "move it into the tasks, do it for many results at once, or in a thread of its own"
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
+LITTLE_CAME = (
+    "little came to the client: look at its host, which may be full, and at the connection between it and the scheduler"
+)
 DO_ELSE = "make that call while tasks run (from a thread), make it once, or do in tasks what it does"
 _DATA = ("scatter", "replicate")  # calls of the client that send data
 OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")  # its others
@@ -34,6 +38,10 @@ CALL_MORE = "an actor runs one method at a time: spread what it does over more a
 NAME_META = "say what it returns by `meta=` where the function is passed on (Dask calls it even if `dtype=` is given)"
 # Times that the client did the same while tasks ran, and the share of its seconds, from which on it is a habit
 OFTEN, OVERLAP = 2, 0.02
+LITTLE = 2**20  # bytes of results of which less cannot be gathered
+GATHERS = Premise[Observation](
+    "The client gathers more than little, as far as results are known.", lambda seen: not 0 < kept_bytes(seen) < LITTLE
+)
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -83,6 +91,8 @@ class ClientSpending:
         done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
         saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
         act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # it takes as long then
+        if remedy == GATHER_LESS:
+            act = replace(act, premise=GATHERS, otherwise=Remedy(LITTLE_CAME, saved_s=0.0))
         if remedy == DO_INSTEAD[AFTER]:
             act = replace(act, premise=self.not_yet_meanwhile, otherwise=Remedy(IN_BATCHES, saved_s=saved_s))
         most = ""
@@ -174,6 +184,7 @@ CLIENT_WAITS = TrialCause(
     remedy="Reduce on the workers what the client gathers; load in tasks what the client sends",
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),
+    by_times=True,
     premise="Samples show the wait: nothing else ran meanwhile.",
 )
 

@@ -6,18 +6,22 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import running
+from scalescope.diagnosis.evidence.inside_tasks import PICKLE, overheads, same_call
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
+LOADED = 0.5  # share of the collections' time that loading takes, from which on loading is the cause (task-overhead)
+
 GARBAGE_COLLECTION = TrialCause(
     code="garbage-collection",
     title="The garbage collector takes the time of tasks",
     needs="Full collections of Python's garbage collector took at least 10 % of the worker time while tasks ran "
     "(table memory, column collecting).",
-    ruled_out_by="Collections while nothing ran. Collections of younger objects, which are not recorded.",
+    ruled_out_by="Collections while nothing ran. Collections of younger objects, which are not recorded. "
+    "Tasks that each load the objects anew (task-overhead).",
     remedy="Remove calls of `gc.collect()`, keep fewer Python objects (arrays or tables in place of lists and "
     "dictionaries), or `gc.freeze()` those that stay",
     link="https://docs.python.org/3/library/gc.html#gc.freeze",
@@ -43,7 +47,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
     at_once = running(observation, worker[found], begin, time[found])
     collecting = seconds[found]
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
-    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY or _loaded_s(observation) >= LOADED * lost_s:
         return None
     there = np.isin(attempts.worker, worker[found])
     prefix, _ = largest_prefix(np.where(there, attempts.stop - attempts.start, 0.0), observation)
@@ -59,3 +63,9 @@ def garbage_collection(observation: Observation) -> Finding | None:
         Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,
     )
+
+
+def _loaded_s(observation: Observation) -> float:
+    """Thread-seconds in which tasks loaded objects that they could keep; collections are a part of these."""
+    same, pickles = same_call(observation), overheads(observation).get(PICKLE)
+    return max(same.seconds if same else 0.0, pickles.seconds if pickles else 0.0)

@@ -5,23 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.gpu import moved_bytes
 from scalescope.diagnosis.evidence.held_results import (
+    SPILL,
+    TARGET,
     HeldResults,
     held_results,
     limit_needed,
     limit_of_workers,
+    most_on_one_worker,
     peaks,
+    rounded_limit,
 )
+from scalescope.diagnosis.evidence.kept_memory import COPIES, FRESH, KeptMemory, kept_memory, large_block
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
 from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, Spilling, spilling
-from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
+from scalescope.diagnosis.evidence.task_table import largest_prefix
 from scalescope.diagnosis.evidence.timeline import free_threads, timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause, once
-from scalescope.diagnosis.premises import SEVERAL_THREADS, host_has, larger_limit
+from scalescope.diagnosis.premises import ENOUGH, SEVERAL_THREADS, host_has, larger_limit
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.standstill import PAUSED
+from scalescope.model.standstill import ALL_PAUSED, PAUSED
 from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
@@ -68,9 +74,7 @@ def memory_spill(observation: Observation) -> Finding | None:
         lost_s,
         f"{percent(share)} of the worker time was spent writing results to disk and reading them back{whose}{pauses}"
         f"{amount}: {_need(observation, held)}.",
-        _remedy(observation, held)
-        if held
-        else f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
+        _remedy(observation, held) if held else _by_graph(observation),
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
         Evidence("seconds reading", round(float(attempts.disk_read.sum()), 3), "table tasks, column disk_read"),
         Evidence("seconds writing", round(float(attempts.disk_write.sum()), 3), "table tasks, column disk_write"),
@@ -109,6 +113,9 @@ def _need(observation: Observation, held: HeldResults | None) -> str:
 
 
 def _remedy(observation: Observation, held: HeldResults) -> str:
+    block = large_block(observation)
+    if block is not None and any(death.over_memory for death in deaths(observation)):
+        return block.remedy
     more = MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
     if held.limit:
         limit, workers = limit_needed(observation, held), held.workers_for_all
@@ -132,6 +139,19 @@ def _remedy(observation: Observation, held: HeldResults) -> str:
         "persisted collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; "
         f"else {more}"
     )
+
+
+def _by_graph(observation: Observation) -> str:
+    """The remedy where no samples of memory are left, as of a script that was killed."""
+    if not limit_of_workers(observation) or observation.attempts is None:
+        return MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
+    if block := large_block(observation):
+        return block.remedy
+    most = most_on_one_worker(observation)
+    limit = rounded_limit(max(most / TARGET, (most + FRESH) / SPILL))
+    if limit < ENOUGH * limit_of_workers(observation) or not host_has(limit).holds(observation):
+        return _keep_less(observation)
+    return f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`, or make the partitions smaller"
 
 
 def _keep_less(observation: Observation) -> str:
@@ -165,9 +185,25 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
     )
 
 
-def _unmanaged(observation: Observation) -> str:
-    fewer = "run fewer at once (`threads_per_worker`), or " if SEVERAL_THREADS.holds(observation) else "or "
-    return f"{KEPT_BESIDES}, {fewer}give each worker more memory (`memory_limit=`, `--memory-limit`)"
+def _unmanaged(observation: Observation, kept: KeptMemory) -> str:
+    several = SEVERAL_THREADS.holds(observation)
+    less = "let it need less at once"
+    if kept.stays:
+        less = f"free what `{kept.prefix}` keeps besides its results (a cache, a global, buffers of a library)"
+    fewer = ", run fewer at once (`threads_per_worker`)" if several and not kept.stays else ""
+    limit = Remedy(f"give each worker `memory_limit='{kept.fits / 2**20:.0f}MiB'`", premise=host_has(kept.fits))
+    enough = kept.fits >= ENOUGH * limit_of_workers(observation)
+    return Remedy.options(observation, Remedy(f"{less}{fewer}"), *([limit] if enough else [])).text
+
+
+def _kept_evidence(kept: KeptMemory | None) -> tuple[Evidence, ...]:
+    if kept is None:
+        return ()
+    return (
+        Evidence("most bytes of the process of a worker", int(kept.resident), "table memory, facts standstill"),
+        Evidence("bytes of results in it then", int(kept.managed), "table memory, facts standstill"),
+        Evidence(f"tasks `{kept.prefix}` that had ended there", kept.ended, "table tasks"),
+    )
 
 
 MEMORY_PAUSED = TrialCause(
@@ -205,13 +241,8 @@ def memory_paused(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     workers = np.unique(pauses.worker)
-    resident, managed = _while_paused(observation)
-    unmanaged = resident > 0 and managed < 0.5 * resident
-    held = (
-        f"; of {words.size(resident)} in the worst process only {words.size(managed)} are results that Dask knows of"
-        if unmanaged
-        else ""
-    )
+    kept = kept_memory(observation)
+    held = f"; {kept.text}" if kept else ""
     their = "its" if len(workers) == 1 else "their"
     who = f"{plural(len(workers), 'worker')} of {len(attempts.addresses):,}"
     why = f"because {their} memory was almost full{_limit(observation)}"
@@ -226,31 +257,36 @@ def memory_paused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{text}.",
-        _unmanaged(observation) if unmanaged or what is None else _remedy(observation, what),
+        _unmanaged(observation, kept) if kept else _remedy(observation, what) if what else _by_graph(observation),
         Evidence("pauses", len(pauses.worker), "events worker-status-change"),
         Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
         Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(after_s, 3), "tables tasks and workers"),
         Evidence("thread-seconds of writing to disk", round(disk_s, 3), "tables tasks and fine_metrics"),
         Evidence("one of these workers", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
-        Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
-        Evidence("managed bytes then", int(managed), "table memory, column managed"),
+        *_kept_evidence(kept),
         confidence=0.95,
     )
 
 
 def _stopped(observation: Observation) -> Finding | None:
     found = observation.standstill
-    groups = [each for each in found.groups if each.problem == PAUSED] if found else []
+    groups = [each for each in found.groups if each.problem in (PAUSED, ALL_PAUSED)] if found else []
     if not groups:
         return None
-    tasks = sum(each.tasks for each in groups)
+    tasks, kept, block = sum(each.tasks for each in groups), kept_memory(observation), large_block(observation)
+    why, remedy = "", _by_graph(observation)
+    if block is not None and (kept is None or COPIES * block.nbytes >= kept.each):
+        kept, why, remedy = None, f": {block.text}", block.remedy
+    elif kept is not None:
+        why, remedy = f": {kept.text}", _unmanaged(observation, kept)
     return MEMORY_PAUSED.standing(
         observation,
-        f"{plural(tasks, 'task')} (`{groups[0].prefix}`) had been given to workers that paused because their memory "
-        f"was almost full{_limit(observation)}, and nothing freed it.",
-        _unmanaged(observation),
+        f"{plural(tasks, 'task')} (`{groups[0].prefix}`) waited for workers that paused because their memory "
+        f"was almost full{_limit(observation)}, and nothing freed it{why}.",
+        remedy,
         Evidence("tasks on paused workers", tasks, "facts standstill"),
+        *_kept_evidence(kept),
         confidence=0.9,
     )
 
@@ -289,17 +325,3 @@ def _after_pauses(observation: Observation) -> float:
 def _limit(observation: Observation) -> str:
     limit = limit_of_workers(observation)
     return f" (limit {words.size(limit)} each)" if limit else ""
-
-
-def _while_paused(observation: Observation) -> tuple[float, float]:
-    attempts = observation.measured
-    worker = worker_of_rows(observation, "memory")
-    time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))
-    then = np.zeros(len(worker), dtype=bool)
-    pauses = attempts.pauses
-    for i, begin, end in zip(pauses.worker.tolist(), pauses.begin, pauses.end, strict=True):
-        then |= (worker == i) & (time - attempts.epoch >= begin) & (time - attempts.epoch <= end)
-    if not then.any():
-        return 0.0, 0.0
-    worst = int(np.flatnonzero(then)[rss[then].argmax()])
-    return float(rss[worst]), float(managed[worst])

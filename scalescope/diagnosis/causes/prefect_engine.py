@@ -10,12 +10,12 @@ from scalescope.diagnosis.causes.client import client_busy
 from scalescope.diagnosis.causes.large_graph import large_graph
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.causes.submission_pace import slow_submission
-from scalescope.diagnosis.evidence.prefect_tasks import PrefectSeconds, prefect_seconds
+from scalescope.diagnosis.evidence.prefect_tasks import PrefectSeconds, prefect_seconds, sent_per_second
 from scalescope.diagnosis.evidence.submissions import heavy, largest_part, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.words import percent, plural
+from scalescope.model.words import number, percent, plural
 
 TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
@@ -120,6 +120,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         lost_s,
         f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
         f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
+        + (f" The flow sends {number(rate, 2)} tasks a second." if (rate := sent_per_second(observation)) else "")
         + (largest_part(observation) if carries_data else ""),
         Remedy(
             remedy,
@@ -128,6 +129,8 @@ def prefect_overhead(observation: Observation) -> Finding | None:
             shorter_s=max(lost_s - observation.threads * around, 0.0),
         ),
         Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
+        Evidence("tasks that the flow sends in a second", round(rate, 2), "table graphs"),
+        Evidence("seconds of requests to the Prefect server for each task", round(worst.api / worst.tasks, 4), "waits"),
         Evidence("thread-seconds hashing inputs", round(worst.hash, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),

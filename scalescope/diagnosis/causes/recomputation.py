@@ -86,13 +86,16 @@ def _fused(observation: Observation) -> Finding | None:
     most = max(rows, key=lambda row: row[0])[1]
     tasks = sum(int(each["tasks"]) for _, each in rows)
     step, prefix, first = (str(most[name]) for name in ("step", "prefix", "first"))
+    again = f"begin again from `{step}`, as `{first}` had" if step != prefix else "do what tasks before them did"
+    where, call, _ = profiles[prefix].mostly
+    mostly = f", mostly {f'`{call}`' if call else 'the code'} at {where}" if where else ""
     return RECOMPUTATION.finding(
         observation,
         lost_s,
-        f"{percent(share)} of the worker time went to computing `{step}` again, within {plural(tasks, 'task')} such as "
-        f"`{prefix}`: `{first}` had computed it before, and nothing kept it between one computation and the next.",
-        f"keep what `{step}` gives after it was computed once (`x = x.persist()`), or ask for all results together "
-        "(`dask.compute(a, b)`)",
+        f"{percent(share)} of the worker time went to work that an earlier computation had done{mostly}: "
+        f"{plural(tasks, 'task')} such as `{prefix}` {again}, and nothing kept what that gave.",
+        "keep the collection from which the next computation goes on, each time before it is computed "
+        "(`x = x.persist()`), or ask for all results together (`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
         Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
         Evidence("thread-seconds in code that ran before", round(lost_s, 3), "tables events and inside"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
@@ -12,6 +12,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
     one_by_one,
     packing,
     refilled,
+    sent_first,
     tasks_per_graph,
     unwanted_s,
     wide_rounds,
@@ -107,6 +108,12 @@ def _a_few_at_a_time(observation: Observation, prefix: str) -> Remedy | None:
     )
 
 
+FASTER_LOOP = (
+    "the loop begins with enough tasks, and then sends them too slowly: do less between two of them, send several at "
+    "once, or give the client a core of its own"
+)
+
+
 def _mean_s(observation: Observation, prefix: str) -> float:
     attempts, (names, place) = observation.measured, task_prefixes(observation)
     return float((attempts.stop - attempts.start)[place == names.index(prefix)].mean())
@@ -124,6 +131,7 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
     parts=("no_runnable_task",),
     in_a_flow="pass the future itself to the next task, without `.result()` in between: "
     "`wait([second.submit(first.submit(item)) for item in items])`",
+    by_times=True,
     premise=RESULTS_FIT,
 )
 
@@ -149,7 +157,8 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
             f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, which adds one for each that ends; or "
             "submit all at once if no result decides what comes next",
             saved_s=sent_at_once_saves_s(observation),
-            otherwise=_a_few_at_a_time(observation, prefix),
+            premise=Premise("Fewer were sent before the first ended.", lambda seen: sent_first(seen) < enough),
+            otherwise=_a_few_at_a_time(observation, prefix) or Remedy(FASTER_LOOP, saved_s=0.0),
         ),
         Evidence(IN_FLIGHT, enough, "twice the threads"),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),

@@ -13,9 +13,10 @@ from scalescope.diagnosis.evidence.inside_tasks import (
     overheads,
     same_call,
 )
+from scalescope.diagnosis.evidence.task_batches import first_tasks_s
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Place
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 # By what it is: `IMPORT`, `PICKLE`, or a library.
@@ -35,6 +36,8 @@ REMEDIES = {
 }
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
+KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
+MOSTLY = 0.5  # share of the time of imports in the first tasks of each worker, from which on they import it once
 ALSO = 0.8  # share of the time of what surrounds the work otherwise, from which on a call made anew explains it
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
@@ -45,8 +48,8 @@ TASK_OVERHEAD = TrialCause(
     "compressing files, in a call that reads something and that each task makes with equal arguments (events of topic "
     "same-call), or in a framework around the user's function and not in that function (table inside).",
     ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What the first "
-    "tasks of a thread alone load. Deserialising what Dask sends (serialisation-bound). Prefect's engine, which is "
-    "measured apart (prefect-overhead).",
+    "tasks of a thread alone load; imports once in each worker that the script starts are information. Deserialising "
+    "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
     parts=("busy",),
@@ -72,16 +75,23 @@ def task_overhead(observation: Observation) -> Finding | None:
     what, frames = _what(kind, spent)
     line = next((frame for frame in reversed(frames) if is_users(frame)), "")
     module = what.partition("`")[2].partition("`")[0]
+    once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
+    remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
+    moves = once and observation.made_at is not None  # its workers would import as long before the first task
     return TASK_OVERHEAD.finding(
         observation,
         spent.seconds,
         f"`{spent.prefix}` spends {percent(spent.share)} of its time {what}"
-        f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time.",
-        REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE"),
+        f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time"
+        f"{', once in each process' if once else ''}.",
+        f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
+        if moves
+        else remedy,
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.85,
+        severity=Severity.INFO if moves else None,
         place=Place.of(line),
     )
 

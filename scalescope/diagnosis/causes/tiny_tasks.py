@@ -9,6 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import codes
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.host_cpu import host
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_column, threads_of_workers
 from scalescope.diagnosis.evidence.timeline import free_from, handed_over, occupied_from
@@ -18,6 +19,7 @@ from scalescope.model import words
 from scalescope.model.finding import TIMES, Evidence, Finding, Place
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.records import SENDING
+from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
@@ -27,6 +29,7 @@ TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; handling fewer is never felt
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # bytes of a partition that is proposed
+KNOWN_BYTES = 2**10  # of a partition; less is what the records of a script that was killed say
 ROOM = 10  # such partitions for which each thread has memory
 EACH = 4  # partitions of each thread that are left at least
 
@@ -69,7 +72,9 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         between = occupied_from(observation) - np.maximum(free_from(observation), attempts.runnable)
         between_s = max(float(np.median(between[useful])), 0.0)
         felt = mean_s <= TINY_S and between_s * len(durations) >= FELT_S * threads
-        worker_s = slow_s if slow_s >= SLOW_S else between_s if felt else 0.0
+        here = host(observation)
+        full = here is not None and here.crowded and mean_s > TINY_S  # every process is slow to begin there
+        worker_s = slow_s if slow_s >= SLOW_S and not full else between_s if felt else 0.0
         lost_s = min(lost_s, worker_s * len(durations))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
@@ -86,7 +91,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         if by_scheduler
         else f"it takes about {words.duration(worker_s)} more to begin each"
     )
-    size = f" and give {words.size(larger.nbytes)}" if larger else ""
+    size = f" and give {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
     return TINY_TASKS.finding(
         observation,
         lost_s,
@@ -139,7 +144,10 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
-    made = [call for call in _calls(observation) if call.where and MANY <= call.partitions <= widest]
+    ended = observation.trial.state is TrialState.FAILED  # before all of them had begun
+    made = [
+        each for each in _calls(observation) if each.where and MANY <= each.partitions <= (np.inf if ended else widest)
+    ]
     if not made:
         return None
     call = max(made, key=lambda call: call.partitions)
@@ -157,9 +165,10 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     each = nbytes * call.partitions / left
     part = "chunks" if call.chunk else "partitions"
     of = f" of {call.chunk}" if call.chunk else ""
+    about = f" of about {words.size(each)}" if each >= KNOWN_BYTES else ""
     return _Larger(
         f" `{call.call}` at {call.where} makes {call.partitions:,} {part}{of}.",
-        f"{how} (at {call.where}): {left:,} {part} of about {words.size(each)} instead of {call.partitions:,}",
+        f"{how} (at {call.where}): {left:,} {part}{about} instead of {call.partitions:,}",
         call.partitions / left,
         nbytes,
         (

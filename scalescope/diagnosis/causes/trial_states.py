@@ -10,6 +10,11 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
+# What errors of libraries mean whose text does not say it, and what to do, by their names
+ERRORS = {
+    "PoolTimeout": "more requests at once than the connections of its HTTP client carry (16 in Prefect's): submit some "
+    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)",
+}
 SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
 
@@ -95,13 +100,17 @@ def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, rem
         return None
     counts = [sum(reason.count for reason in own) for own in found]
     count, first = sum(counts), found[0][0].text
+    meaning = next((f": {known}" for name, known in ERRORS.items() if name in first), "")
     total = sum(point.valid + point.failed + point.invalid for point in case.points)
     if case.ran:
-        summary, remedy = f"{words.capital(_reason(first))}.", "" if state is TrialState.FAILED else "run it once more"
+        summary, remedy = (
+            f"{words.capital(_reason(first))}{meaning}.",
+            "" if state is TrialState.FAILED else "run it once more",
+        )
     else:
         which = f"{count:,} of {plural(total, 'trial')}" if count < total or total > 1 else "The only trial"
         at = f", first at {case.label(points[0])}" if len(case.points) > 1 else ""
-        summary = f"{which} {how}{at}: {_reason(first)}."
+        summary = f"{which} {how}{at}: {_reason(first)}{meaning}."
     failed = state is TrialState.FAILED or not case.measured
     return cause.finding(
         Severity.HIGH if failed else Severity.MEDIUM,

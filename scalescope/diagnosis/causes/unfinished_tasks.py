@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.departures import given_up
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import RAN, TrialState
@@ -18,7 +19,7 @@ UNFINISHED_TASKS = TrialCause(
     needs="When the flow, script or block ended, at least a tenth of its tasks had not ended; or no task finished, or "
     "the tasks of a Prefect flow were cancelled, because their futures were dropped.",
     ruled_out_by="Work that raised or was stopped, or was watched from outside. Futures that a client drops on purpose "
-    "while others finish. Tasks that somebody else had sent before.",
+    "while others finish. Tasks that somebody else had sent before, or that the scheduler gave up when workers died.",
     remedy="Keep the futures, and wait for them before the end",
     link="https://distributed.dask.org/en/stable/memory.html",
     rules_out=("invalid-trials", "nothing-measured"),
@@ -43,7 +44,7 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
         cancelled.clear()  # some clients drop what they no longer need
     all_of_them = left + cancelled
     sent = int(observation.numbers("graphs", "tasks").sum())  # tasks sent before are somebody else's
-    count = min(all_of_them.total(), sent - finished)
+    count = min(all_of_them.total(), sent - finished - len(given_up(observation)))
     ran = str(observation.trial.facts.get(RAN, "workload"))
     if count <= 0 or count < NOTEWORTHY * (finished + count) or ran == CLUSTER:
         return None

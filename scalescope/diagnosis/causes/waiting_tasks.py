@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.waits_in_tasks import waited_for, waits_for_others
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
@@ -29,6 +30,11 @@ REMEDIES = {
     "or start fewer workers: tasks that wait for a slot hold their threads",
 }
 
+STORING = "load_store_chunk"  # the function of `dask.array.store` that takes its lock
+UNLOCKED = (
+    "`lock=False` in the call of `store`, if the target takes several writers (memory maps; Zarr whose chunks are "
+    "those of the array); else fewer and larger chunks, or a target that takes them"
+)
 OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
 
 WAITING_TASKS = TrialCause(
@@ -60,18 +66,21 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         return None
     worst = max(found, key=lambda wait: float(wait["seconds"]))
     where = f" at {worst['where']}" if worst["where"] else ""
+    storing = str(worst["where"]).endswith(STORING)
+    if storing:
+        where = " of `store`, which lets one chunk be written at a time"
     tasks = sum(int(wait["tasks"]) for wait in found if wait["prefix"] == worst["prefix"])
     return WAITING_TASKS.finding(
         observation,
         lost_s,
         f"`{worst['prefix']}` waited in `{worst['what'].replace('.__enter__', '')}`{where}: {percent(share)} of the "
         f"worker time passed in {plural(tasks, 'task')} that held a thread and waited.",
-        REMEDIES.get(waited_for(worst), OTHERWISE),
+        UNLOCKED if storing else REMEDIES.get(waited_for(worst), OTHERWISE),
         Evidence("thread-seconds waited", round(lost_s, 3), "table events, topic waits"),
         Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
-        place=Place.of(str(worst["where"])),
+        place=asked_at(observation) if storing else Place.of(str(worst["where"])),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
+from dask.utils import parse_bytes
 
 from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
 from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
@@ -20,6 +21,7 @@ from scalescope.diagnosis.evidence.process_end import (
     lost_with_workers,
     severity_of_loss,
     traces_of,
+    untold,
 )
 from scalescope.diagnosis.evidence.task_table import task_name
 from scalescope.diagnosis.observation import Observation, TrialCause, once
@@ -142,11 +144,9 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         observation,
         lost_with_workers(observation),
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
-        f"it{how.text}{end}."
+        f"it{how.text}{end}.{untold(observation)}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
-        f"{REDUCE}; else give each worker at least "
-        f"`memory_limit='{rounded_limit(2 * inputs / SPILL) / 2**20:.0f}MiB'`, "
-        "for its inputs and as much again"
+        f"{REDUCE}; else {_holding(2 * inputs)}, for its inputs and as much again"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
@@ -167,6 +167,10 @@ def _input_bytes(observation: Observation, key: str) -> float:
     return float(observation.numbers("tasks", "nbytes")[needed].sum())
 
 
+def _holding(nbytes: float) -> str:
+    return f"give each worker at least `memory_limit='{rounded_limit(nbytes / SPILL) / 2**20:.0f}MiB'`"
+
+
 def _refused(observation: Observation) -> Finding | None:
     for _, message in observation.events("task-erred"):
         if said := REFUSED.search(str(message.get("exception"))):
@@ -177,7 +181,7 @@ def _refused(observation: Observation) -> Finding | None:
                 lost_with_workers(observation),
                 f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
                 f"and a worker has {limit}: it failed.",
-                f"{REDUCE}; else {MORE_MEMORY}",
+                f"{REDUCE}; else {_holding(2 * parse_bytes(needs))}, for its inputs and as much again",
                 Evidence("key of the task", key, "event task-erred"),
                 confidence=0.95,
                 severity=Severity.HIGH,

@@ -8,14 +8,17 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
-from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures
+from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures, given_up
+from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
+    MORE_MEMORY,
     ON_PURPOSE,
     how_ended,
     lost_with_workers,
     severity_of_loss,
     traces_of,
+    untold,
 )
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -61,18 +64,28 @@ def worker_died(observation: Observation) -> Finding | None:
     place = observation.place(last.worker) or f" on {last.host}"
     where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
+    refused = len(given_up(observation))
+    more += f"; the scheduler gave up on {plural(refused, 'task')} (KilledWorker)" if refused else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    said = "" if not last.words or last.words.startswith(("Fatal", KUBERNETES)) else f" Its log ends: {last.words}."
+    block = large_block(observation) if how.look == MORE_MEMORY else None
+    said = (
+        f" {words.capital(block.text)}."
+        if block
+        else ""
+        if not last.words or last.words.startswith(("Fatal", KUBERNETES))
+        else f" Its log ends: {last.words}."
+    )
     return WORKER_DIED.finding(
         observation,
         lost_with_workers(observation),
-        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}",
-        how.look,
+        f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}"
+        + untold(observation),
+        block.remedy if block else how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),
         *traces_of(dead),
         confidence=0.9 if last.exit_code is not None or last.over_memory else 0.8,
-        severity=severity_of_loss(observation, share),
+        severity=Severity.HIGH if refused else severity_of_loss(observation, share),
         link=how.link,
     )
 

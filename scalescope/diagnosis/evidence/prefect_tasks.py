@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.attempts import Bools
+from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
@@ -30,6 +31,7 @@ class PrefectSeconds:
     servers: int = 0  # tasks that started one, which is once in a process
     persist: float = 0.0  # writing results
     hash: float = 0.0  # hashing inputs, for the key of the cache
+    api: float = 0.0  # requests to the Prefect server
     release: float = 0.0  # giving back slots of concurrency limits
     releases: int = 0  # tasks that gave back a slot
     engine: float = 0.0  # the rest: Prefect's own time, without `first`
@@ -40,7 +42,7 @@ class PrefectSeconds:
     @property
     def around(self) -> float:
         """Seconds around the function, without waits, retries and servers."""
-        return self.engine + self.persist + self.hash
+        return self.engine + self.persist + self.hash + self.api
 
 
 @once
@@ -77,6 +79,13 @@ def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
         each.firsts = len(np.unique(attempts.worker[own & began]))
         each.engine = engine - each.first
     return found
+
+
+@once
+def sent_per_second(observation: Observation) -> float:
+    """Tasks that the flow sent in a second, between the first and the last; 0 where it sent fewer than three."""
+    sent = submissions(observation)
+    return float(sent.tasks[1:].sum() / np.ptp(sent.time)) if len(sent.time) > 2 and np.ptp(sent.time) > 0 else 0.0
 
 
 def _first_on_worker(observation: Observation) -> Bools:

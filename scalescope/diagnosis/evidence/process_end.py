@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
-from scalescope.diagnosis.evidence.departures import Departure
+from scalescope.diagnosis.evidence.departures import Departure, given_up
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import told
 from scalescope.model.finding import Evidence, Severity
@@ -25,6 +25,16 @@ MORE_MEMORY = (
 def severity_of_loss(observation: Observation, share: float) -> Severity:
     """Severity by the share of the worker time lost; high in any case if it made the trial invalid."""
     return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
+
+
+def untold(observation: Observation) -> str:
+    """A sentence about task runs that Prefect does not end, after a space; empty where there are none."""
+    if not observation.by_prefect or not given_up(observation):
+        return ""
+    return (
+        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever: in the flow, end it by "
+        "`get_client(sync_client=True).set_task_run_state(future.task_run_id, Crashed(), force=True)`."
+    )
 
 
 def lost_with_workers(observation: Observation) -> float:

@@ -111,6 +111,12 @@ def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, 
     return sent.time[begins], np.add.reduceat(sent.tasks, begins)
 
 
+def sent_first(observation: Observation) -> int:
+    """Tasks that the client had sent when the first of all ended."""
+    sent = submissions(observation)
+    return int(sent.tasks[sent.time <= _ends(observation)[0]].sum())
+
+
 def _in_flight(observation: Observation, moments: Floats) -> Floats:
     line = timeline(observation)
     cells = np.searchsorted(line.edges, moments, side="right") - 1

@@ -109,6 +109,14 @@ def are_first(observation: Observation, tasks: Ints) -> bool:
     return first and len(np.unique(attempts.worker[long])) >= max(2, len(workers) / 2)
 
 
+def first_tasks_s(observation: Observation, prefix: str) -> float:
+    """Thread-seconds by which the first tasks of a prefix on each worker took longer than the later ones."""
+    attempts, (names, place), (warm, _) = observation.measured, task_prefixes(observation), _warm(observation)
+    own, durations = place == names.index(prefix), attempts.stop - attempts.start
+    usual = float(np.median(durations[own & warm])) if (own & warm).any() else 0.0
+    return float(np.maximum(durations[own & ~warm] - usual, 0.0).sum())
+
+
 @once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
     """Attempts that began after their worker had finished one of their prefix, and those where it ran no such."""

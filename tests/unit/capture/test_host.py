@@ -112,6 +112,27 @@ def test_cpu_shares_are_fractions_of_all_cpus(proc: FakeProc) -> None:
     }
 
 
+def test_the_load_so_far_is_that_since_the_begin_and_is_looked_at_again_after_a_while(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc.process(10, 1, 100)
+    proc.process(20, 1, 1000, name="other")
+    with HostLoad([10]) as load:
+        proc.cpu(busy=100, idle=100)
+        proc.process(10, 1, 150)
+        proc.process(20, 1, 1050, name="other")
+        assert load.so_far() is None  # too early
+        monkeypatch.setattr(host, "AGAIN_S", 0.0)
+        first = load.so_far()
+        proc.cpu(busy=300, idle=100)
+        proc.process(20, 1, 1250, name="other")
+        later = load.so_far()
+    assert first is not None
+    assert later is not None
+    assert (first.ours, first.idle, first.names) == (0.25, 0.5, ("other",))
+    assert (later.ours, later.idle) == (0.125, 0.25)
+
+
 def test_without_proc_the_host_load_is_none_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_PROC", tmp_path / "nothing")
     with HostLoad() as load:

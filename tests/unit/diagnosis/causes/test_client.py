@@ -24,7 +24,7 @@ ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
     """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
     graphs = [graph(after=i - 1, at=pause) if i else graph() for i in range(count)]
-    return cluster(8).run([task(2.0, graph=i) for i in range(count) for _ in range(8)], graphs)
+    return cluster(8).run([task(2.0, graph=i, nbytes=2**20) for i in range(count) for _ in range(8)], graphs)
 
 
 def in_rounds(pause: float, doing: Doing, count: int = 3) -> Sequence[tuple[float, Doing]]:
@@ -111,6 +111,13 @@ def test_a_call_that_is_no_task_takes_as_long_elsewhere(cluster, task, graph, fi
     finding = find(Observation.of(replace(observed.trial, metrics=metrics), observed.tables))["client-waits"]
     assert finding.remedy
     assert (finding.gain is not None) == promised
+
+
+def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less(cluster, task, graph, find):
+    small = cluster(8).run([task(2.0) for _ in range(8)], [graph()])
+    finding = only(find(watched(small, (5.0, GATHER))), "client-waits")
+    assert finding.gain is None
+    assert "`client.map(reduce, futures)`" not in finding.remedy
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])

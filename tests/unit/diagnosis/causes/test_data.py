@@ -117,6 +117,14 @@ def test_light_or_quickly_started_tasks_are_not_serialisation_bound(
     assert not found(cluster(4, gap_s=gap_s).run([task(seconds)] * count, [graph(nbytes=nbytes)]))
 
 
+def test_random_states_of_many_calls_are_not_what_tasks_wait_for(cluster, task, graph):
+    run = cluster(4, gap_s=0.3).run([task(0.05, "mean_chunk")] * 2_000, [graph(nbytes=1_200_000)])
+    part = LargePart(1_200_000, "random_sample", "argument `state_data`", "numpy.ndarray (624)", 500_000, 200, "")
+    assert "serialisation-bound" not in found(
+        observed(replace(run.trial, facts={"large": [part.to_mapping()]}), run.tables)
+    )
+
+
 @pytest.mark.parametrize(("shared", "heavy"), [(0, False), (20_000, False), (150_000, True)])
 def test_data_that_all_calls_share_counts_once_for_each_task(cluster, task, graph, shared, heavy):
     """Data that all calls share is packed once in the graph, but once for each task that is sent to a worker."""

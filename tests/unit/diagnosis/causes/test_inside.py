@@ -143,6 +143,24 @@ def test_overhead_inside_tasks_is_named_with_its_remedy(cluster, task, stacks, g
 
 
 @pytest.mark.parametrize(
+    ("first_s", "made_at", "severity"),
+    [
+        pytest.param(9.0, "job.py:3 <module>", Severity.INFO, id="the script makes the workers that import"),
+        pytest.param(9.0, "", Severity.HIGH, id="the workers were there"),
+        pytest.param(1.0, "job.py:3 <module>", Severity.HIGH, id="each task imports"),
+    ],
+)
+def test_imports_once_in_each_worker_are_no_fault_of_a_script_that_makes_them(
+    cluster, task, first_s, made_at, severity
+):
+    run = ran(cluster, task, {IMPORT: 0.5, COMPUTE: 0.5}, workers=1, each=10, first_s=first_s)
+    facts = {**run.trial.facts, "cluster": {"clock": "real", "made_at": made_at}}
+    finding = found(observed(replace(run.trial, facts=facts), run.tables))["task-overhead"]
+    assert finding.severity is severity
+    assert severity is Severity.HIGH or finding.gain is None
+
+
+@pytest.mark.parametrize(
     ("changes", "named"),
     [
         pytest.param({}, True, id="each task"),

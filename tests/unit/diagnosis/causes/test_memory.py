@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.findings import findings_of, observed, only
+from support.inside import inside
 
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
+from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.model.records import from_rows
-from scalescope.model.standstill import PAUSED, StandingTasks, Standstill
+from scalescope.model.standstill import ALL_PAUSED, PAUSED, StandingTasks, Standstill, WorkerMemory
 
 EPOCH = 1_000.0
 MIB = 2.0**20
@@ -212,7 +214,46 @@ def test_tasks_that_a_paused_worker_never_begins_are_named(cluster, standing, go
     assert not findings_of(standing(cluster(2), moving), CODES)
 
 
+@pytest.mark.parametrize(("resident", "managed", "limit"), [(520, 4, "1100MiB"), (520, 400, "")])
+def test_what_tasks_keep_besides_their_results_is_told_with_a_limit_that_holds_it(
+    cluster, task, resident, managed, limit, golden
+):
+    """Ten tasks ended on the fullest of two workers, and ten more are to come."""
+    run = cluster(2).run([task(1.0, "load")] * 20)
+    left = StandingTasks("load", 10, False, "", "", "", ALL_PAUSED, 0)
+    full = WorkerMemory(run.attempts.addresses[0], resident * 2**20, managed * 2**20)
+    stopped = Standstill(54.0, 2, 0, 10, 0, 0, (left,), memory=(full, replace(full, worker="other", resident=0)))
+    finding = only(findings_of(with_tables(run, standstill=stopped.to_mapping()), CODES), "memory-paused")
+    assert (f"memory_limit='{limit}'" in finding.remedy) == bool(limit)
+    golden(finding)
+
+
+def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_fit(cluster, task):
+    run = with_tables(cluster(2).run([task(1.0, "load", nbytes=int(300 * MIB))] * 4), limit=500 * MIB)
+    block = large_block(run)
+    assert (block.prefix, block.nbytes) == ("load", 300 * MIB)
+    assert replace(block, limit=block.fits).smaller >= block.nbytes
+    assert 20 * MIB < block.smaller < 100 * MIB
+    assert large_block(with_tables(cluster(2).run([task(1.0, nbytes=2**24)] * 4), limit=500 * MIB)) is None
+    left = StandingTasks("load", 2, False, "", "", "", ALL_PAUSED, 0)
+    full = WorkerMemory(run.attempts.addresses[0], int(480 * MIB), 0)
+    stopped = Standstill(54.0, 2, 0, 2, 0, 0, (left,), memory=(full,)).to_mapping()
+    facts = {**run.trial.facts, "standstill": stopped}
+    finding = only(findings_of(observed(replace(run.trial, facts=facts), run.tables), CODES), "memory-paused")
+    assert finding.remedy == block.remedy  # and no search for what tasks keep
+
+
 # ------------------------------------------------------------------ garbage collection
+
+
+def test_collections_of_what_each_task_loads_anew_are_no_cause_of_their_own(cluster, task):
+    run = cluster(2).run([task(1.0, "match")] * 16)
+    seen = with_tables(
+        run, memory=[(worker, 0.5 * (i + 1), {"collecting": 0.25}) for worker in (0, 1) for i in range(16)]
+    )
+    assert list(found(seen)) == ["garbage-collection"]
+    told = inside({"match": (15.0, 1.0)}, {"job.py:7 match;pickle.load()": 80, "job.py:9 match": 20})
+    assert not found(observed(seen.trial, {**seen.tables, **told, "memory": seen.tables["memory"]}))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 20])

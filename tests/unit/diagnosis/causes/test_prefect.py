@@ -9,6 +9,7 @@ from support.findings import only, watched
 
 from scalescope.diagnosis import verdict
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
+from scalescope.diagnosis.evidence.process_end import untold
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Severity
 from scalescope.model.records import FLOW as FLOW_ENGINE
@@ -49,6 +50,19 @@ def test_a_flow_whose_functions_take_a_good_part_of_the_time_is_healthy(flow, fi
 def test_a_flow_whose_functions_were_not_recorded_gets_no_finding(flow, find):
     assert not find(flow())
     assert prefect_seconds(flow()) == {}
+
+
+def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead(cluster, task, graph, find):
+    """A task every 0.5 s, each with 0.2 s of requests to the server."""
+    sent = [graph(at=0.5 * i, client=FLOW) for i in range(40)]
+    run = cluster(8, events=noted("load", 40, function=4.0, api=8.0)).run(
+        [task(2.0, "load", graph=i) for i in range(40)], sent
+    )
+    finding = find(run)["prefect-overhead"]
+    figures = {each.what: each.value for each in finding.evidence}
+    assert figures["tasks that the flow sends in a second"] == pytest.approx(2.0, rel=0.05)
+    assert figures["seconds of requests to the Prefect server for each task"] == pytest.approx(0.2)
+    assert finding.lost_s > 60  # requests are Prefect's time, too
 
 
 @pytest.mark.parametrize("function", [1.0, 8.0, 20.0, 26.0])
@@ -159,6 +173,23 @@ def test_tasks_that_a_plain_client_cancels_are_healthy(cluster, task, graph, fin
 @pytest.mark.parametrize("told", [unfinished(left={"load": 20}), unfinished(cancelled={"load": 20})])
 def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, find, told, golden):
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
+
+
+GIVEN_UP = [
+    (1_100.0, "task-erred", {"key": f"load-{i}", "worker": "", "exception": "KilledWorker(...)", "call": ""})
+    for i in range(20)
+]
+
+
+def test_tasks_that_died_with_their_workers_are_not_told_to_be_waited_for(flow, find):
+    events = [unfinished(cancelled={"load": 20}), *GIVEN_UP]
+    assert "unfinished-tasks" not in find(also_sent(flow(function=79.0, events=events), 20))
+
+
+def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them(flow, cluster, task, graph):
+    assert "set_task_run_state" in untold(flow(function=79.0, events=GIVEN_UP))
+    assert untold(flow(function=79.0)) == ""
+    assert untold(cluster(8, events=GIVEN_UP).run([task(1.0)] * 80, [graph()])) == ""
 
 
 def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(cluster, graph, find, golden):

@@ -103,6 +103,20 @@ def test_a_client_that_keeps_too_few_tasks_in_flight_is_found(
     golden_once(find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"])
 
 
+def test_a_window_that_begins_wide_enough_is_not_told_to_begin_wider(cluster, task, graph, find):
+    """Twenty tasks for 8 threads; each end is followed by one more, until only three of these chains go on."""
+    tasks, graphs, last = [], [], {}
+    for step in range(20):
+        for item in range(20):
+            if step < 2 or item < 3:
+                graphs.append(graph(after=last.get(item), at=0.001))
+                last[item] = len(tasks)
+                tasks.append(task(0.9 + item / 50, "price", graph=len(tasks)))
+    finding = find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
+    assert "begins with enough tasks" in finding.remedy
+    assert finding.gain is None
+
+
 def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight(cluster, task, graph, find, golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
     tasks, graphs, last = [], [], {}

@@ -151,6 +151,12 @@ def test_a_failed_workload_is_reported_once(cluster, task):
     assert codes(diagnose(OWN, [failed])) == ["failed-trials"]
 
 
+def test_an_error_that_does_not_say_what_to_do_is_told_with_its_meaning(cluster, task):
+    raised = "the workload raised httpx.PoolTimeout"
+    failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason=raised, metrics=None)
+    assert "PREFECT_API_REQUEST_TIMEOUT" in diagnose(OWN, [failed]).findings[0].summary
+
+
 def test_a_finding_in_one_of_three_trials_is_not_reported(cluster, task):
     trial = cluster(4).run([task(1.0)] * 8).trial
     trials = [replace(trial, key=f"t{i}", repeat=i) for i in range(3)]

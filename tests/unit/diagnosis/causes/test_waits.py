@@ -50,6 +50,11 @@ def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients(cluster, task
     assert "waiting-tasks" not in find(cluster(9, events=events).run(tasks, graphs))
 
 
+def test_the_lock_of_store_is_told_as_the_option_of_the_users_call(cluster, task, find):
+    events = [wait("Lock.acquire", 40.0, where="core.py:4814 in load_store_chunk")]
+    assert "`lock=False`" in find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"].remedy
+
+
 def test_a_wait_of_an_unknown_kind_has_a_remedy_too(cluster, task, find, golden):
     golden(find(cluster(8, events=[wait("Newcomer.join", 40.0)]).run([task(1.0)] * 80))["waiting-tasks"])
 

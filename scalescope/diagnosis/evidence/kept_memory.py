@@ -1,0 +1,140 @@
+"""Memory of workers besides the results that Dask knows of, and blocks that are too large for a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
+from scalescope.diagnosis.evidence.task_table import worker_of_rows
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
+from scalescope.model.records import STATUS_FINISHED
+
+FRESH = 120 * 2**20  # bytes that the process of a worker takes before its first task
+SPARE = 1.2  # times what tasks took, as limits that are advised have it: the last ones may not have been sampled
+PAUSE = 0.80  # share of its memory limit at which a worker begins no more tasks (`distributed.worker.memory.pause`)
+LET_GO = 0.6  # share of the most bytes of a process below which it later falls, where tasks keep nothing
+COPIES = 3  # blocks in memory at once for each thread: an input, the result, and a copy while it is computed
+LARGE = 0.25  # share of a worker's memory for a block on each thread, from which blocks are too large
+
+
+@dataclass(frozen=True)
+class KeptMemory:
+    """Memory of the fullest process that is no result."""
+
+    prefix: str  # prefix that ran there for longest
+    ended: int  # tasks of it that had ended there
+    resident: float  # most bytes of the process
+    managed: float  # bytes of results then
+    each: float  # bytes of each task
+    stays: bool  # whether the bytes stay after the task, as far as samples say
+    fits: float  # bytes of a memory limit that holds it
+
+    @property
+    def text(self) -> str:
+        """What the tasks take, as a clause."""
+        took = words.size(self.each)
+        if self.stays:
+            return f"each `{self.prefix}` task leaves about {took} in its process"
+        return f"a `{self.prefix}` task takes about {took} while it runs, besides its result"
+
+
+@once
+def kept_memory(observation: Observation) -> KeptMemory | None:
+    """None where most of the memory of the fullest process is results, or nothing of it was recorded."""
+    full = _fullest(observation)
+    if full is None:
+        return None
+    worker, resident, managed, later, when = full
+    columns = (observation.column("tasks", name) for name in ("worker", "prefix", "status", "start", "stop"))
+    ran: dict[str, list[float]] = {}
+    everywhere: dict[str, int] = {}
+    for address, prefix, status, start, stop in zip(*columns, strict=True):
+        everywhere[prefix] = everywhere.get(prefix, 0) + 1
+        if address == worker and status == STATUS_FINISHED and stop <= when:
+            ran.setdefault(prefix, []).append(stop - start)
+    rest = resident - managed - FRESH
+    if not ran or rest <= managed:
+        return None
+    prefix = max(ran, key=lambda each: sum(ran[each]))
+    stays = later >= LET_GO * resident
+    ended, threads = len(ran[prefix]), observation.trial.point.threads_per_worker
+    each = rest / (ended if stays else threads)
+    left = observation.standstill.left if observation.standstill else 0
+    at_end = (everywhere[prefix] + left) / max(observation.trial.point.workers, 1)
+    grows = stays and ended > 1  # of a single task, nobody knows whether the next one takes as much again
+    needed = FRESH + managed + each * (max(at_end, ended) if grows else 1 if stays else threads)
+    return KeptMemory(prefix, ended, resident, managed, each, stays, rounded_limit(SPARE * needed / PAUSE))
+
+
+def _fullest(observation: Observation) -> tuple[str, float, float, float, float] | None:
+    """Of paused workers: address, most bytes of the process, of results then, least bytes afterwards, and the time."""
+    if observation.standstill is not None and observation.standstill.memory:
+        full = max(observation.standstill.memory, key=lambda each: each.resident)
+        return full.worker, full.resident, full.managed, full.resident, np.inf
+    if observation.attempts is None:
+        return None
+    worker = worker_of_rows(observation, "memory")
+    time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))
+    pauses, epoch = observation.measured.pauses, observation.measured.epoch
+    paused = np.zeros(len(worker), dtype=bool)
+    for i, begin, end in zip(pauses.worker.tolist(), pauses.begin + epoch, pauses.end + epoch, strict=True):
+        paused |= (worker == i) & (time >= begin) & (time <= end)
+    own = np.flatnonzero(paused)
+    if not len(own) or not rss[own].any():
+        return None
+    worst = own[rss[own].argmax()]
+    after = (worker == worker[worst]) & (time >= time[worst])
+    address = observation.measured.addresses[worker[worst]]
+    return address, float(rss[worst]), float(managed[worst]), float(rss[after].min()), float(time[worst])
+
+
+@dataclass(frozen=True)
+class LargeBlock:
+    """The largest result of a task, of which a worker's memory holds few."""
+
+    prefix: str
+    nbytes: float
+    limit: float  # bytes of memory of a worker
+    threads: int  # of a worker
+
+    @property
+    def fits(self) -> float:
+        """Bytes of a memory limit that holds such blocks."""
+        return rounded_limit((COPIES * self.nbytes * self.threads + FRESH) / SPILL)
+
+    @property
+    def smaller(self) -> float:
+        """Bytes of a block that fits into the limit that there is."""
+        return max(SPILL * self.limit - FRESH, 0.0) / COPIES / self.threads
+
+    @property
+    def text(self) -> str:
+        threads = f" on each of {self.threads} threads" if self.threads > 1 else ""
+        return f"a block of `{self.prefix}` takes {words.size(self.nbytes)}{threads}, and a worker has " + (
+            f"{words.size(self.limit)} for it, its copies and its process"
+        )
+
+    @property
+    def remedy(self) -> str:
+        smaller = f"make the blocks smaller: at most {words.size(self.smaller)} each (`chunks=`, `npartitions=`)"
+        larger = f"give each worker `memory_limit='{self.fits / 2**20:.0f}MiB'`"
+        return f"{smaller}, or {larger}" if self.smaller >= 2**20 else larger
+
+
+@once
+def large_block(observation: Observation) -> LargeBlock | None:
+    """The largest result, if a worker's memory holds fewer than four for each of its threads."""
+    limit, sizes = limit_of_workers(observation), observation.numbers("tasks", "nbytes")
+    if not limit or not len(sizes):
+        return None
+    largest = int(sizes.argmax())
+    block = LargeBlock(
+        str(observation.column("tasks", "prefix")[largest]),
+        float(sizes[largest]),
+        limit,
+        observation.trial.point.threads_per_worker,
+    )
+    return block if block.nbytes * block.threads >= LARGE * limit else None
