@@ -51,7 +51,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     if asked.workload:
         sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
         first = request.check({**sweep, "store": store}, records=records)
-        return _planned(_Prediction(asked, (store, records), None, first), {**sweep, **question})
+        return _planned(PredictionSteps(asked, (store, records), None, first), {**sweep, **question})
     with Store.open(store, records) as opened:
         run = opened.run(asked.run or "latest")
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
@@ -62,10 +62,10 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
                 f"params.{name}", value, "a value that was not measured", next_step=f"choose it by -a {name}={value}"
             )
     question = {"run": run.id, "workload": run.sweep.workload, **question, **({"axes": asked.axes} if axes else {})}
-    return _planned(_Prediction(asked, (store, records), origin), question, follows=run.id)
+    return _planned(PredictionSteps(asked, (store, records), origin), question, follows=run.id)
 
 
-def _planned(prediction: _Prediction, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
+def _planned(prediction: PredictionSteps, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
     requests = tuple(prediction.steps.values())
     return PlannedStudy("prediction", question, requests, prediction.answer, follows, prediction.so_far)
 
@@ -94,7 +94,9 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
 
 
 @dataclass(frozen=True)
-class _Prediction:
+class PredictionSteps:
+    """The runs that a prediction takes, and its answer from them."""
+
     asked: PredictionParameters
     address: tuple[str, str]  # addresses of the store and of its raw records
     origin: MeasuredSizes | None  # None: the study measures first
