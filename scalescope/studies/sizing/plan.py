@@ -41,7 +41,7 @@ from scalescope.studies.sizing.second_group import second_group
 
 USUAL_THREADS = (1, 2, 4, 8)
 AHEAD = 16  # cores that are searched by default, as a multiple of the measured ones
-WAVES = (1, 2, 3, 4)  # waves of the widest stage, for each of which the number of workers is tried
+WAVES = range(1, 9)  # waves of the widest stage, for each of which the number of workers is tried
 MOST_TASKS = 150_000  # tasks of all simulated trials; of a larger graph, fewer clusters are tried
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
