@@ -291,9 +291,13 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
         "message_ms": None if costs.message_s is None else round(costs.message_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
-        "client_bandwidth": None if costs.client_bandwidth is None else f"{costs.client_bandwidth / 1e6:.4g}MB",
-        "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),
+        "client_bandwidth": None if costs.client_bandwidth is None else _rate(costs.client_bandwidth),
+        "bandwidth": bandwidth or (None if costs.bandwidth is None else _rate(costs.bandwidth)),
     }
     spec = {"kind": "simulated", **{name: value for name, value in found.items() if value is not None}}
     cluster_spec(spec)
     return spec
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{max(bytes_per_second / 1e3, 1.0):.0f}kB"

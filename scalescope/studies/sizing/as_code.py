@@ -189,7 +189,7 @@ def _kubernetes(found: Configuration, group: SecondGroup | None, spec: Kubernete
     space = f", namespace={_text(spec.namespace)}" if spec.namespace else ""
     more = ""
     if group:
-        worker = _pod(1, group.memory_mb, ["--resources", f"{RESOURCE}=1"])
+        worker = _pod(1, group.memory_mb, spec, ["--resources", f"{RESOURCE}=1"])
         more = f"""cluster.add_worker_group(
     "{GROUP}",
     {image}n_workers={group.workers},
@@ -202,17 +202,19 @@ from dask_kubernetes.operator.kubecluster.kubecluster import make_worker_spec
 spec = make_cluster_spec("sized", {image}n_workers={found.workers})
 spec["spec"]["worker"] = make_worker_spec(
     {image}n_workers={found.workers},
-{_pod(found.threads, memory_mb, [])})
+{_pod(found.threads, memory_mb, spec)})
+scheduler = spec["spec"]["scheduler"]["spec"]["containers"][0]
+scheduler["args"] = ["dask", "scheduler", *scheduler["args"][1:]]  # images of newer releases have no dask-scheduler
 cluster = KubeCluster(custom_cluster_spec=spec{space})
 {more}client = Client(cluster)
 {_annotate(group) if group else ""}"""
 
 
-def _pod(threads: int, memory_mb: int, options: Sequence[str]) -> str:
-    room = {"cpu": str(threads), "memory": f"{memory_mb}Mi"}
-    command = ["dask-worker", "--nthreads", str(threads), "--memory-limit", _memory(memory_mb), *options]
-    resources = _text({"requests": room, "limits": room})
-    return f"    resources={resources},\n    worker_command={_text(command)},\n"
+def _pod(threads: int, memory_mb: int, spec: KubernetesSpec, options: Sequence[str] = ()) -> str:
+    memory = {"memory": f"{memory_mb}Mi"}
+    resources = {"requests": {"cpu": f"{spec.cpu or threads:g}", **memory}, "limits": {"cpu": str(threads), **memory}}
+    command = ["dask", "worker", "--nthreads", str(threads), "--memory-limit", _memory(memory_mb), *options]
+    return f"    resources={_text(resources)},\n    worker_command={_text(command)},\n"
 
 
 # ------------------------------------------------------------------ a sweep

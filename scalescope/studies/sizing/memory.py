@@ -47,8 +47,9 @@ def _of_one(observation: Observation) -> MeasuredMemory | None:
     worker = worker_of_rows(observation, "memory")
     rss, managed = (observation.numbers("memory", name) for name in ("rss", "managed"))
     known = worker >= 0
-    if observation.trial.virtual or not known.any() or not rss[known].any():
-        return None
+    layout = str((observation.trial.facts.get("cluster") or {}).get("kind", ""))
+    if observation.trial.virtual or layout == "light" or not known.any() or not rss[known].any():
+        return None  # no memory was measured, or only that of processes which workers share
     worker, rss, managed = worker[known], rss[known], managed[known]
     least = np.array([rss[worker == each].min() for each in np.unique(worker)])
     most = np.array([(rss - managed)[worker == each].max() for each in np.unique(worker)])

@@ -82,6 +82,7 @@ def _notes(found: Sizing) -> Iterator[Note]:
         )
     for each in found.unsure:
         yield Note(f"Unsure: {each}.", Tone.DOUBT)
+    how = "--measure runs it" if "sweep" in found.code else "run the script on it, then size that run"
     for one in found.measurements:
         shape = f"{plural(one.workers, 'worker')} × {plural(one.threads, 'thread')}"
-        yield Note(f"A run on {shape} would make it surer: {one.why} (--measure runs it).", Tone.DOUBT)
+        yield Note(f"A run on {shape} would make it surer: {one.why} ({how}).", Tone.DOUBT)
