@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in (1, 2)]
 SEEN = [(4, 1), (8, 1)]
-DASK, ALL = (8, 4), (32, 1)  # what LocalCluster() makes of 32 cores, and as many workers as allowed
-CORES, MB, TARGET, NEAR = 32, 2**20, 0.6, 1.10
+DASK, ALL = (8, 8), (32, 2)  # what LocalCluster() makes of 64 cores, and as many workers as allowed
+CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
 GATE = threading.Lock()  # where threads of this process share something; workers of the light cluster have one each
 
@@ -245,7 +245,7 @@ def main() -> None:
                 continue
             run = swept.run(SEEN)
             swept.run([*(shape for shape in SHAPES if shape not in SEEN), DASK])
-            found += (own := list(choices(swept, sized(swept, run, CORES, "1,2,4"))))
+            found += (own := list(choices(swept, sized(swept, run, CORES, "1,2"))))
             costs.append(cost(swept))
             for each in own:
                 others = ", ".join(f"{other} {ratio:.2f}" for other, ratio in each.others.items())

@@ -35,7 +35,7 @@ from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing,
 from scalescope.studies.sizing.memory import MeasuredMemory
 from scalescope.studies.sizing.second_group import second_group
 
-SWEEP: dict[str, Any] = {"workload": "futures-map", "params": {"items": 48, "seconds": 1}}
+SWEEP: dict[str, Any] = {"workload": "futures-map", "params": {"items": 12, "seconds": 1}}
 GROUP = SecondGroup("merge", tasks=1, workers=1, memory_mb=600, others_mb=300)
 
 
@@ -46,12 +46,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def measured(store: str) -> str:
-    return run_sweep({**SWEEP, "axes": {"workers": [2, 4]}, "store": store}).run_id
+    return run_sweep({**SWEEP, "axes": {"workers": [1, 2]}, "store": store}).run_id
 
 
 @pytest.fixture(scope="module")
 def sized(store: str, measured: str) -> StudyResult:
-    given = {"run": measured, "cores": 64, "threads": "1,2", "deadline": "9s", "store": store}
+    given = {"run": measured, "cores": 12, "threads": "1,2", "deadline": "5s", "store": store}
     return run_study("size", given)
 
 
@@ -63,11 +63,11 @@ def made(workers: int, seconds: float, threads: int = 1, memory_mb: int = 400, *
 def test_a_run_tells_the_fastest_the_cheapest_and_the_smallest_cluster(sized: StudyResult) -> None:
     found = Sizing.from_mapping(sized.result)
     assert found.best is not None
-    assert (found.best.cores, found.best.predicted_s) == (48, pytest.approx(1.0, rel=0.1))
+    assert (found.best.cores, found.best.predicted_s) == (12, pytest.approx(1.0, rel=0.1))
     assert found.smallest is not None
-    assert found.smallest.cores == 6  # of 48 seconds in 9
+    assert found.smallest.cores == 3  # of 12 seconds in 5
     assert found.chosen is not None
-    assert found.chosen.high_s <= 9
+    assert found.chosen.high_s <= 5
     assert not sized.alarm
     assert {each.threads for each in found.configurations} == {1, 2}
 
@@ -89,7 +89,7 @@ def test_the_command_prints_code_alone(store: str, measured: str, capsys: pytest
     assert ended.value.code == 0
     again = yaml.safe_load(capsys.readouterr().out)
     done = run_sweep({**again, "store": store})
-    assert done.run.trials[0].point.workers == 8
+    assert done.run.trials[0].point.workers == 6  # 12 items in two waves
 
 
 @pytest.mark.thorough
@@ -262,6 +262,16 @@ if __name__ == "__main__":
 """
 
 
+STARTS = """
+import json
+
+if __name__ == "__main__":
+    with task_runner:
+        workers = task_runner.client.scheduler_info(n_workers=-1)["workers"].values()
+        print(json.dumps([[each["nthreads"], each["memory_limit"] // 2**20] for each in workers]))
+"""
+
+
 def test_code_for_one_machine_runs_as_it_stands(tmp_path: Path) -> None:
     chosen = made(1, 10.0, 2)
     codes = [as_code._local(made(2, 10.0)), as_code._client(made(2, 10.0)), as_code._groups(chosen, GROUP)]
@@ -275,11 +285,12 @@ def test_code_for_one_machine_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def test_code_for_prefect_runs_as_it_stands(tmp_path: Path) -> None:
+    """The task runner starts its cluster, as it does for a flow."""
     pytest.importorskip("prefect_dask")
-    flow = "\nprint(task_runner.cluster_kwargs, type(task_runner).__name__)\n"
-    (tmp_path / "flow.py").write_text(as_code._prefect(made(2, 10.0)) + flow)
-    done = subprocess.run([sys.executable, "flow.py"], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.stdout.strip() == str(as_code._arguments(made(2, 10.0))) + " DaskTaskRunner", done.stderr
+    (tmp_path / "flow.py").write_text(as_code._prefect(made(2, 10.0)) + STARTS)
+    done = subprocess.run([sys.executable, "flow.py"], capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    assert not done.returncode, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 400]] * 2
 
 
 @pytest.mark.parametrize("group", [None, GROUP])
