@@ -31,7 +31,8 @@ def test_the_code_of_a_kubernetes_cluster_runs_as_it_stands(kubernetes: Any, nam
     spec = KubernetesSpec(image=kubernetes.image, namespace=namespace, cpu=0.05)
     chosen, group = Configuration(1, 1, 400, 10.0, 9.0, 11.0, 0.1), SecondGroup("merge", 1, 1, 500, 400)
     (tmp_path / "sized.py").write_text(as_code._kubernetes(chosen, group, spec) + SHOWN)
-    command, environ = [sys.executable, "sized.py"], {**os.environ, **kubernetes.environment}
+    patient = {"DASK_KUBERNETES__RESOURCE_TIMEOUT": "300"}  # the operator is slow on a busy host
+    command, environ = [sys.executable, "sized.py"], {**os.environ, **kubernetes.environment, **patient}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=500)
     assert not done.returncode, done.stderr
     [told] = [each for each in done.stdout.splitlines() if each.startswith("[[")]  # the cluster draws, too
