@@ -16,10 +16,11 @@ from scalescope.studies.sizing import as_code
 from scalescope.studies.sizing.choice import Configuration, SecondGroup
 
 SHOWN = """
-import json
+import json, pathlib
 client.wait_for_workers(2, timeout=300)
 told = client.scheduler_info(n_workers=-1)["workers"].values()
-print(json.dumps(sorted([each["nthreads"], each["memory_limit"] // 2**20, each["resources"]] for each in told)))
+shown = sorted([each["nthreads"], each["memory_limit"] // 2**20, each["resources"]] for each in told)
+pathlib.Path("told.json").write_text(json.dumps(shown))  # the cluster draws on standard output
 client.close()
 cluster.close()
 """
@@ -35,5 +36,4 @@ def test_the_code_of_a_kubernetes_cluster_runs_as_it_stands(kubernetes: Any, nam
     command, environ = [sys.executable, "sized.py"], {**os.environ, **kubernetes.environment, **patient}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=500)
     assert not done.returncode, done.stderr
-    [told] = [each for each in done.stdout.splitlines() if each.startswith("[[")]  # the cluster draws, too
-    assert json.loads(told) == [[1, 400, {}], [1, 500, {as_code.RESOURCE: 1}]]
+    assert json.loads((tmp_path / "told.json").read_text()) == [[1, 400, {}], [1, 500, {as_code.RESOURCE: 1}]]

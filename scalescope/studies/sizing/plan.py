@@ -276,7 +276,7 @@ def _host(measured: MeasuredSizes) -> Mapping[str, Any]:
 def _price_factor(measured: MeasuredSizes, threads: int, limit: float, prices: Prices) -> float:
     """Price of a worker over that of a measured one: as its threads, or as its memory if that grows more."""
     spec, own = measured.run.sweep.cluster_of(measured.base.point), measured.base.point.threads_per_worker
-    known = float(getattr(spec, "memory_mb", 0) or 0) * 2**20
+    known = float(getattr(spec, "memory_mb", 0) or 0) * 2**20 / getattr(spec, "job_workers", 1)
     return max(threads / own, limit / known if known else 0.0)
 
 
