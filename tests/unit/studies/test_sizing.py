@@ -115,7 +115,7 @@ def test_a_workload_is_measured_first(store: str) -> None:
     given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "cores": 16, "threads": "1", "store": store}
     found = Sizing.from_mapping(run_study("size", given).result)
     assert found.best is not None
-    assert found.best.workers == 16
+    assert found.best.workers == 12
 
 
 @pytest.mark.parametrize(
