@@ -26,6 +26,7 @@ COMMANDS = {
     "agent": ("evidence.diagnosis.agent:main", "what an agent gains that does what brief answers say, and no more"),
     "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),
+    "size": ("evidence.size:main", "how good the clusters are that size chooses"),
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),
     "faults": ("evidence.faults.command:main", "that faults at every stage of a sweep lose and leave nothing"),
     "gpu": ("evidence.gpu.check:main", "what is seen of a card: its busy time, memory and causes"),

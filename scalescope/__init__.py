@@ -68,6 +68,17 @@ def fix(
     return resolve_name("scalescope.fixing.running:fix")(subject, budget_s=budget_s, side_effects=side_effects)
 
 
+def size(run: str = "latest", **asked: Any) -> Any:
+    """Choose a cluster from a recorded run: workers, threads and memory. Options are those of `scalescope size`.
+
+    ```
+    found = scalescope.size("latest", cores=64, deadline="20m")
+    found.line, found.result["chosen"], found.result["unsure"], found.code("slurm")
+    ```
+    """
+    return resolve_name("scalescope.studies.running:run_study")("size", {"run": run, **asked})
+
+
 def load_ipython_extension(shell: Any) -> None:
     """Called by `%load_ext scalescope`: adds `%%scalescope [CLIENT]` for cells."""
     resolve_name("scalescope.own_code.notebook_magic:register")(shell)

@@ -28,6 +28,7 @@ from scalescope.run import orchestrator_load, price_table, run_names, signals, t
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
 from scalescope.run.growth import SweepGrowth
+from scalescope.run.job_time import tasks_longer_than_jobs
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.progress_bar import shown
@@ -258,6 +259,8 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         own = [each for each in points if request.sweep.cluster_of(each) == cluster]
         if words := of_site(cluster):
             runner.tell(Progress(0, 0, words, notable=True))
+        if text := tasks_longer_than_jobs(request.sweep, cluster, own, store):
+            runner.tell(Progress(0, 0, text, notable=True))
         cluster.check_room([(each.workers, each.threads_per_worker) for each in own], waits)
     run, waiting = begin(request, store)
     plan = request.whole_plan(run.done)

@@ -116,6 +116,18 @@ OWN = {
         fine=("info", "Predicted"),
         alarm=("medium", "Not to be relied on"),
     ),
+    "size": StudyType(
+        command="size",
+        parameters_class="scalescope.studies.sizing.parameters:SizeParameters",
+        plan="scalescope.studies.sizing.plan",
+        report="scalescope.studies.sizing.report",
+        example="latest --cores 64 --deadline 20m --as slurm",
+        title="How large a cluster",
+        fine=("info", "Chosen"),
+        alarm=("medium", "Nothing fits"),
+        exit_ok="a cluster fits",
+        exit_finding="no cluster fits, or tasks outlive their jobs",
+    ),
     "nightly": StudyType(
         command="nightly",
         parameters_class="scalescope.nightly.parameters:NightlyParameters",

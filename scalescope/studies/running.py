@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scalescope.environments.git import with_commits
+from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
@@ -53,6 +54,14 @@ class StudyResult:
     @property
     def result(self) -> Mapping[str, Any]:
         return self.study.result
+
+    def code(self, form: str = "") -> str:
+        """The code of a chosen cluster; `InvalidField` if there is none in this form. By default, as the record's."""
+        known = self.result.get("code") or {}
+        if (form or self.result.get("form")) not in known:
+            allowed = f"a form that this answer has: {', '.join(known) or 'none, since no cluster fits'}"
+            raise InvalidField("form", form, allowed)
+        return str(known[form or self.result["form"]])
 
     @property
     def outcome(self) -> tuple[str, str]:

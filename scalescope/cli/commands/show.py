@@ -190,13 +190,14 @@ def _show_finding(run: SweepRun, name: str, *, as_json: bool) -> None:
 
 def show_study(study: Study, runs: Sequence[SweepRun], *, brief: bool = False, as_json: bool) -> None:
     """Show a study, and exit with its status."""
+    from scalescope.studies.report import headline, sheet
+
     if brief:
         from scalescope.report.brief import of_answer
-        from scalescope.studies.report import headline, sheet
         from scalescope.studies.report.common import workload
 
         shown = sheet(study, runs)
-        notes = [note.text for note in shown.notes]
+        notes = [*(note.text for note in shown.notes), *filter(None, [": ".join(filter(None, shown.code))])]
         about = f"{study.kind} of {workload(study)}"
         print_brief(of_answer(about, headline(study), id=study.id, table=shown.table, notes=notes), as_json=as_json)
     elif as_json:
@@ -208,6 +209,9 @@ def show_study(study: Study, runs: Sequence[SweepRun], *, brief: bool = False, a
         from scalescope.studies.report.terminal import render
 
         stdout().print(render(study, runs))
+        if text := sheet(study, runs).code[1]:
+            heading, _ = sheet(study, runs).code
+            stdout().print(Text(f"\n{heading}", style="bold"), Text(f"\n{text}", "dim"), sep="", soft_wrap=True)
         _print_links(links.of_study(study))
         say(f"\nStudy {study.id} in {study.where}", "dim")
     raise typer.Exit(ExitStatus.FINDING if study.alarm else ExitStatus.OK)

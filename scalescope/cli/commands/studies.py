@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import typer
+
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.show import show_study
 from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Verbose, options
+from scalescope.errors import ExitStatus
 from scalescope.run.parameters import Reported
 from scalescope.studies import STUDIES
 
@@ -37,6 +40,9 @@ def study_command(kind: str) -> Callable[..., None]:
             prefect=prefect,
             verbose=verbose,
         )
+        if form := asked.given.get("form"):
+            print(result.code(form), end="")
+            raise typer.Exit(ExitStatus.FINDING if result.alarm else ExitStatus.OK)
         show_study(result.study, result.runs, brief=brief, as_json=as_json)
 
     command.__doc__ = f"{study.summary}\n\nFor example: scalescope {study.command} {study.example}"

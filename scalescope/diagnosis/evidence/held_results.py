@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats
+from scalescope.analysis.attempts import Bools, Floats
 from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, task_rows, worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 
@@ -104,11 +104,11 @@ def peaks(observation: Observation, column: str) -> dict[str, float]:
     return most
 
 
-def most_on_one_worker(observation: Observation) -> float:
+def most_on_one_worker(observation: Observation, without: Bools | None = None) -> float:
     """Bytes of results that the fullest worker holds at once, as the graph tells.
 
     A result stays with all who made or fetched it until the last task that needs it has ended; one that no task needs
-    stays to the end.
+    stays to the end. `without`: attempts that run elsewhere, so that their inputs and results count on no worker.
     """
     attempts, sizes, last = observation.measured, task_column(observation, "nbytes"), _last_use(observation)
     let_go = np.where(np.isfinite(last), last, attempts.end)
@@ -119,7 +119,10 @@ def most_on_one_worker(observation: Observation) -> float:
     order = np.lexsort((begin, result, worker))  # the first use on a worker fetched the result
     fresh = np.diff(worker[order], prepend=-1) != 0
     fresh |= np.diff(result[order], prepend=-1) != 0
-    kept = order[fresh & attempts.useful[result[order]]]
+    here = fresh & attempts.useful[result[order]]
+    if without is not None:
+        here &= ~np.append(without, without[used])[order]
+    kept = order[here]
     worker, result, begin = np.tile(worker[kept], 2), result[kept], begin[kept]
     time = np.append(begin, np.maximum(let_go[result], begin))
     change = np.append(sizes[result], -sizes[result])

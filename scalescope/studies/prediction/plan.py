@@ -52,7 +52,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     if asked.workload:
         sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
         first = request.check({**sweep, "store": store}, records=records)
-        return _planned(_Prediction(asked, (store, records), None, first), {**sweep, **question})
+        return _planned(PredictionSteps(asked, (store, records), None, first), {**sweep, **question})
     with Store.open(store, records) as opened:
         run = opened.run(asked.run or "latest")
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
@@ -66,10 +66,10 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
                 f"params.{name}", value, "a value that was not measured", next_step=f"choose it by -a {name}={value}"
             )
     question = {"run": run.id, "workload": run.sweep.workload, **question, **({"axes": asked.axes} if axes else {})}
-    return _planned(_Prediction(asked, (store, records), origin, growth=growth), question, follows=run.id)
+    return _planned(PredictionSteps(asked, (store, records), origin, growth=growth), question, follows=run.id)
 
 
-def _planned(prediction: _Prediction, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
+def _planned(prediction: PredictionSteps, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
     requests = tuple(prediction.steps.values())
     return PlannedStudy("prediction", question, requests, prediction.answer, follows, prediction.so_far)
 
@@ -98,7 +98,9 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
 
 
 @dataclass(frozen=True)
-class _Prediction:
+class PredictionSteps:
+    """The runs that a prediction takes, and its answer from them."""
+
     asked: PredictionParameters
     address: tuple[str, str]  # addresses of the store and of its raw records
     origin: MeasuredSizes | None  # None: the study measures first
@@ -305,9 +307,13 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
         "message_ms": None if costs.message_s is None else round(costs.message_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
-        "client_bandwidth": None if costs.client_bandwidth is None else f"{costs.client_bandwidth / 1e6:.4g}MB",
-        "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),
+        "client_bandwidth": None if costs.client_bandwidth is None else _rate(costs.client_bandwidth),
+        "bandwidth": bandwidth or (None if costs.bandwidth is None else _rate(costs.bandwidth)),
     }
     spec = {"kind": "simulated", **{name: value for name, value in found.items() if value is not None}}
     cluster_spec(spec)
     return spec
+
+
+def _rate(bytes_per_second: float) -> str:
+    return f"{max(bytes_per_second / 1e3, 1.0):.0f}kB"

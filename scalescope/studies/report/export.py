@@ -36,6 +36,11 @@ def to_json(study: Study) -> dict[str, Any]:
     return {"schema": SCHEMA, **identity(study), "question": dict(study.question), "result": dict(study.result)}
 
 
+def _code(code: tuple[str, str]) -> str:
+    heading, text = code
+    return f"{markdown_text(heading)}\n\n" + "\n".join(f"    {line}" for line in text.splitlines())
+
+
 def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
     """The table, a mapping of headings to cells per row; safe as HTML."""
     table = sheet(study, runs).table
@@ -49,6 +54,7 @@ def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
         f"**{markdown_text(headline(study))}**",
         table_markdown(shown.table) if shown.table is not None else "",
         markdown_list("", [note.text for note in shown.notes]),
+        _code(shown.code) if shown.code[1] else "",
         f"Changelog: {markdown_text(shown.changelog)}" if shown.changelog else "",
         markdown_list("What was asked", [f"{term}: {text}" for term, text in shown.asked]),
         markdown_list("How sure", [f"{term}: {text}" for term, text in shown.sure if text]),

@@ -27,6 +27,7 @@ class Sheet:
     asked: tuple[tuple[str, str], ...] = ()  # the question, as (term, text)
     sure: tuple[tuple[str, str], ...] = ()  # basis and limits of the answer, as (term, text)
     changelog: str = ""  # address of release notes; comes from outside and may be any text
+    code: tuple[str, str] = ("", "")  # a heading, and code to paste; empty: none
     undecided: bool = False  # True if the study ended without a decision
 
 

@@ -1,0 +1,262 @@
+"""How good the clusters are that `scalescope size` chooses, against a sweep of all of them.
+
+    python -m evidence size [--only NAME ...] [--simulated | --processes]
+
+Each workload runs at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on the light
+cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their results
+claim a size, so that this host's cores and memory do not matter. `size` sees the trials on 4 and 8 workers of one
+thread alone, and what it chooses is run, too. Whether results fit is told by who held them in that trial.
+`--processes` runs choices of four cores in real processes with the limits that were said, and looks for spilling,
+pauses and deaths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from dask import delayed
+from distributed import get_worker, wait
+
+from scalescope.workloads.replay import SizedResult
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from scalescope.model.trial import Trial
+    from scalescope.studies.sizing.choice import Configuration, Sizing, Wanted
+
+SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in (1, 2)]
+SEEN = [(4, 1), (8, 1)]
+DASK, ALL = (8, 8), (32, 2)  # what LocalCluster() makes of 64 cores, and as many workers as allowed
+CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
+REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
+GATE = threading.Lock()  # where threads of this process share something; workers of the light cluster have one each
+
+
+# ------------------------------------------------------------------ workloads
+
+
+def nap(seconds: float, megabytes: float = 0.0, *needs: Any) -> Any:
+    if REAL:
+        kept = np.ones(int(megabytes * MB / 80))  # a tenth, in real memory
+        time.sleep(seconds)
+        return kept
+    time.sleep(seconds)
+    return SizedResult.of(0, int(megabytes * MB))
+
+
+def gated(seconds: float, _: int) -> None:
+    """Needs what all threads of a worker share for six tenths of its time, as the interpreter lock is."""
+    with GATE:
+        gate = vars(get_worker()).setdefault("gate", threading.Lock())
+    with gate:
+        time.sleep(0.6 * seconds)
+    time.sleep(0.4 * seconds)
+
+
+def flat(client: Client) -> None:
+    wait(client.map(nap, [0.5] * 64, [100] * 64, pure=False))
+
+
+def uneven(client: Client) -> None:
+    lengths = np.exp(np.random.default_rng(3).normal(-1, 0.7, 48)).tolist()
+    wait(client.map(nap, lengths, [50] * 48, pure=False))
+
+
+def tree(client: Client) -> None:
+    level = [delayed(nap)(0.3, 50, number) for number in range(64)]
+    while len(level) > 1:
+        level = [delayed(nap)(0.2, 50, *level[first : first + 4]) for first in range(0, len(level), 4)]
+    client.compute(level[0]).result()
+
+
+def narrow(client: Client) -> None:
+    first = [delayed(nap)(0.4, 25, number) for number in range(48)]
+    middle = [delayed(nap)(1.5, 25, *first[part::4]) for part in range(4)]
+    client.gather(client.compute([delayed(nap)(0.2, 0, middle[number % 4], number) for number in range(48)]))
+
+
+def chains(client: Client) -> None:
+    ends = [delayed(nap)(0.25, 300, number) for number in range(12)]
+    for _ in range(7):
+        ends = [delayed(nap)(0.25, 300, end) for end in ends]
+    client.gather(client.compute(ends))
+
+
+def exchange(client: Client) -> None:
+    parts = [delayed(nap)(0.4, 50, number) for number in range(32)]
+    client.gather(client.compute([delayed(nap)(0.4, 0, *parts[number % 8 :: 8], number) for number in range(32)]))
+
+
+def shared(client: Client) -> None:
+    client.gather(client.map(gated, [0.5] * 48, range(48), pure=False))
+
+
+def rounds(client: Client) -> None:
+    for _ in range(4):
+        wait(client.map(nap, [0.4] * 16, [150] * 16, pure=False))
+
+
+WORKLOADS: dict[str, Callable[[Client], None]] = {
+    each.__name__: each for each in (flat, uneven, tree, narrow, chains, exchange, shared, rounds)
+}
+
+
+# ------------------------------------------------------------------ measuring and choosing
+
+
+@dataclass
+class Swept:
+    """What was measured of a workload, by (workers, threads)."""
+
+    name: str
+    store: str
+    cluster: dict[str, Any]
+    seconds: dict[tuple[int, int], float] = field(default_factory=dict)
+    needs: dict[tuple[int, int], float] = field(default_factory=dict)  # bytes of a limit with which results fit
+
+    def run(self, shapes: Iterable[tuple[int, int]], **fields: Any) -> str:
+        from scalescope.run.sweep import run_sweep
+
+        points = [{"workers": workers, "threads_per_worker": threads} for workers, threads in shapes]
+        asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points}
+        asked["cluster"] = {**self.cluster, **fields}
+        done = run_sweep({**asked, "store": self.store, "fresh": True})
+        for trial in done.run.trials:
+            if trial.counts and trial.metrics:
+                shape = trial.point.workers, trial.point.threads_per_worker
+                self.seconds[shape], self.needs[shape] = trial.metrics.elapsed_s, held(trial, self.store) / TARGET
+        return done.run_id
+
+
+def held(trial: Trial, store: str) -> float:
+    from scalescope.diagnosis.evidence.held_results import most_on_one_worker
+    from scalescope.diagnosis.observation import Observation
+    from scalescope.store.store import Store
+
+    with Store.open(store) as opened:
+        return most_on_one_worker(Observation.of(trial, opened.tables(trial)))
+
+
+def sized(swept: Swept, run: str, cores: int, threads: str) -> Sizing:
+    from scalescope.studies.running import run_study
+    from scalescope.studies.sizing.choice import Sizing
+
+    given = {"run": run, "cores": cores, "threads": threads, "store": swept.store, "others_code": True, "fresh": True}
+    return Sizing.from_mapping(run_study("size", given).result)
+
+
+@dataclass
+class Choice:
+    """One question, and what was chosen."""
+
+    name: str
+    asked: str
+    chosen: str
+    ratio: float  # time, or cost, over the best of all that keep the limits; infinite if it does not keep the deadline
+    fits: bool  # in memory
+    others: dict[str, float]  # the same ratio of other rules, infinite where they do not fit, either
+
+
+def questions(swept: Swept) -> Iterator[tuple[str, Wanted]]:
+    from scalescope.studies.sizing.choice import Wanted
+
+    needs = [swept.needs[shape] for shape in SHAPES]
+    for limit in (max(1.2 * statistics.median(needs), 100 * MB), max(1.5 * max(needs), 100 * MB)):
+        fastest = min(swept.seconds[shape] for shape in SHAPES if swept.needs[shape] <= limit)
+        for deadline_s in (None, 2.2 * fastest):
+            what = "fastest" if deadline_s is None else f"cheapest in {deadline_s:.1f} s"
+            yield f"{what}, {limit / MB:.0f} MiB", Wanted(CORES, memory=limit, deadline_s=deadline_s)
+
+
+def choices(swept: Swept, answer: Sizing) -> Iterator[Choice]:
+    from scalescope.studies.sizing.choice import choose
+
+    for text, wanted in questions(swept):
+
+        def value(shape: tuple[int, int], *, memory: bool = True, wanted: Wanted = wanted) -> float:
+            late = wanted.deadline_s is not None and swept.seconds[shape] > wanted.deadline_s
+            if late or (memory and swept.needs[shape] > (wanted.memory or 0)):
+                return float("inf")
+            return swept.seconds[shape] * (1 if wanted.deadline_s is None else shape[0] * shape[1])
+
+        one: Configuration | None = choose(answer.configurations, wanted).chosen
+        best = min(map(value, SHAPES))
+        shape = (one.workers, one.threads) if one else ALL
+        if shape not in swept.seconds:
+            swept.run([shape])
+        fits = one is not None and swept.needs[shape] <= min(one.memory_mb * MB, wanted.memory or 0)
+        others = {name: value(other) / best for name, other in (("Dask", DASK), ("all", ALL))}
+        chosen = f"{shape[0]} x {shape[1]}"
+        yield Choice(swept.name, text, chosen, value(shape, memory=False) / best, fits, others)
+
+
+def cost(swept: Swept) -> float:
+    """Core-seconds of the trials that `size` saw, over those of all 24 configurations."""
+    spent = {shape: shape[0] * shape[1] * seconds for shape, seconds in swept.seconds.items()}
+    return sum(spent[shape] for shape in SEEN) / (2 * sum(spent[shape] for shape in SHAPES))
+
+
+def in_processes(swept: Swept) -> str:
+    """Runs what is chosen for four cores, with its limit, in real processes whose tasks hold real memory."""
+    from scalescope.store.store import Store
+
+    os.environ["SCALESCOPE_EVIDENCE_REAL"] = "1"
+    run = swept.run([(2, 1)])
+    one = sized(swept, run, 4, "1,2").chosen
+    if one is None:
+        return f"{swept.name}: nothing chosen"
+    again = swept.run([(one.workers, one.threads)], memory_limit_mb=one.memory_mb)
+    with Store.open(swept.store) as opened:
+        [trial] = opened.run(again).trials
+        tables = opened.tables(trial)
+    spilled, left = max(tables["memory"]["spilled"]), sum(each > 0 for each in tables["workers"]["left"])
+    paused = sum("paused" in message for message in tables["events"]["message"])
+    most = max(tables["memory"]["rss"]) / MB
+    return f"{swept.name}: {one.shape}, {most:.0f} MiB used; {spilled} spilled, {paused} pauses, {left} workers lost"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=[*WORKLOADS], default=[*WORKLOADS], metavar="NAME")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--simulated", action="store_true")
+    where.add_argument("--processes", action="store_true")
+    given = parser.parse_args()
+    os.nice(-10 if os.geteuid() == 0 else 0)  # what sleeps must wake in time on a busy host
+    cluster = {"kind": "simulated" if given.simulated else "local" if given.processes else "light"}
+    cluster |= {"check_limit": False} if cluster["kind"] == "light" else {}
+    found: list[Choice] = []
+    costs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.only:
+            if name == "shared" and given.simulated:
+                continue  # its trials are invalid there: the simulated clock does not wait for locks of a worker
+            swept = Swept(name, f"{folder}/runs.db", cluster)
+            if given.processes:
+                print(in_processes(swept), flush=True)
+                continue
+            run = swept.run(SEEN)
+            swept.run([*(shape for shape in SHAPES if shape not in SEEN), DASK])
+            found += (own := list(choices(swept, sized(swept, run, CORES, "1,2"))))
+            costs.append(cost(swept))
+            for each in own:
+                others = ", ".join(f"{other} {ratio:.2f}" for other, ratio in each.others.items())
+                print(
+                    f"| {name} | {each.asked} | {each.chosen} | {each.ratio:.2f} | {each.fits} | {others} |", flush=True
+                )
+    if found:
+        near = sum(each.ratio <= NEAR for each in found)
+        print(f"within 10 % of the best: {near} of {len(found)}; fits: {sum(each.fits for each in found)}")
+        for name in ("Dask", "all"):
+            print(f"{name}: {sum(each.others[name] <= NEAR for each in found)} of {len(found)}")
+        print(f"cost of what was seen, median: {statistics.median(costs):.1%} of the sweep")

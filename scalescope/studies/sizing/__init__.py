@@ -1,0 +1,1 @@
+"""Chooses a cluster: workers, threads and memory, from a run on another cluster."""

@@ -1,0 +1,202 @@
+"""Chooses among simulated clusters: the fastest, the cheapest, and the smallest that fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scalescope.analysis.task_lengths import TooLong
+from scalescope.model import words
+from scalescope.model.mapping import Mapped
+from scalescope.model.words import number, plural, seconds
+from scalescope.studies.prediction.judge import PredictedSize
+
+NEAR = 1.05  # configurations within this factor of the fastest, or of the cheapest, count as equally good
+UNMEASURED = 0.2  # further relative error at threads of a worker that were not measured
+PAYS = 0.9  # a measurement pays if the answer may take this part of the time, or less, by it
+
+
+@dataclass(frozen=True)
+class Configuration(Mapped):
+    """One cluster; times are seconds."""
+
+    workers: int
+    threads: int  # of each worker
+    memory_mb: int  # limit of a worker that fits; 0: unknown
+    predicted_s: float
+    low_s: float  # ends of the interval in which 80 % of measurements are expected
+    high_s: float
+    core_hours: float
+    money: float | None = None  # None: price unknown, or nothing to pay
+    limit: str = ""  # code of the finding that costs most; empty: nothing limits it
+    limit_text: str = ""
+    also: tuple[str, ...] = ()  # codes of findings that cost nearly as much
+    measured_s: float | None = None
+    measured_threads: bool = True  # whether workers of so many threads were measured
+    unfit: str = ""  # why it does not fit; empty: it does
+
+    @property
+    def cores(self) -> int:
+        return self.workers * self.threads
+
+    @property
+    def cost(self) -> float:
+        return self.core_hours if self.money is None else self.money
+
+    @property
+    def shape(self) -> str:
+        memory = f" × {words.size(self.memory_mb * 2**20)}" if self.memory_mb else ""
+        return f"{plural(self.workers, 'worker')} × {plural(self.threads, 'thread')}{memory}"
+
+
+@dataclass(frozen=True)
+class SecondGroup(Mapped):
+    """Further workers for a stage that is narrow and needs more memory than the others."""
+
+    prefix: str
+    tasks: int
+    workers: int
+    memory_mb: int  # of each of these workers, which has one thread
+    others_mb: int  # of each other worker
+
+
+@dataclass(frozen=True)
+class Measurement(Mapped):
+    """A short measurement that would make the answer surer."""
+
+    workers: int
+    threads: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Sizing(Mapped):
+    """The answer."""
+
+    configurations: tuple[Configuration, ...]  # fewest cores first
+    best: Configuration | None
+    cheapest: Configuration | None
+    smallest: Configuration | None
+    chosen: Configuration | None  # the one whose code is printed
+    unsure: tuple[str, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    second_group: SecondGroup | None = None
+    too_long: TooLong | None = None
+    currency: str = ""
+    form: str = "local"  # default form of the code
+    code: Mapping[str, str] = field(default_factory=dict)  # by form
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Limits that a configuration keeps; None is no limit."""
+
+    cores: int
+    memory: float | None = None  # bytes of a worker
+    together: float | None = None  # bytes of all workers
+    deadline_s: float | None = None
+    budget: float | None = None
+    cheapest: bool = False
+
+    def unfit(self, found: Configuration) -> str:
+        """Why it does not fit; empty if it does."""
+        limit = found.memory_mb * 2.0**20
+        if self.memory is not None and limit > self.memory:
+            return f"a worker needs {words.size(limit)} of memory"
+        if self.together is not None and found.workers * limit > self.together:
+            return f"all workers need {words.size(found.workers * limit)} of memory"
+        if self.deadline_s is not None and found.predicted_s > self.deadline_s:
+            return "it takes longer than the deadline"
+        if self.budget is not None and found.cost > self.budget:
+            return "it costs more than the budget"
+        return ""
+
+
+def configuration(
+    size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
+) -> Configuration:
+    """The configuration of a predicted size. `money_factor`: price of such a worker over that of a measured one."""
+    wider = 1.0 if measured else 1 + UNMEASURED
+    return Configuration(
+        size.workers,
+        threads,
+        math.ceil(memory_bytes / 2**20),
+        size.predicted_s,
+        size.low_s / wider,
+        size.high_s * wider,
+        size.workers * threads * size.predicted_s / 3600,
+        None if size.money is None else size.money * money_factor,
+        size.limit,
+        size.limit_text,
+        size.also,
+        size.measured_s if measured else None,
+        measured,
+    )
+
+
+def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
+    judged = [replace(each, unfit=wanted.unfit(each)) for each in found]
+    judged.sort(key=lambda each: (each.cores, each.workers))
+    fits = [each for each in judged if not each.unfit]
+    if not fits:
+        return Sizing(tuple(judged), None, None, None, None)
+    best = _least(fits, lambda each: each.predicted_s, _simplest)
+    cheapest = _least(fits, lambda each: each.cost, lambda each: (each.predicted_s, *_simplest(each)))
+    smallest = min(fits, key=lambda each: (each.cores, each.memory_mb, each.predicted_s))
+    chosen = cheapest if wanted.cheapest or wanted.deadline_s is not None else best
+    if wanted.deadline_s is not None and chosen.high_s > wanted.deadline_s:
+        surely = [each for each in fits if each.high_s <= wanted.deadline_s]
+        chosen = min(surely, key=lambda each: each.cost) if surely else chosen
+    return Sizing(tuple(judged), best, cheapest, smallest, chosen)
+
+
+def _least(
+    found: Sequence[Configuration], value: Callable[[Configuration], float], order: Callable[[Configuration], Any]
+) -> Configuration:
+    """Of those within 5 % of the least value, the first in this order."""
+    least = min(map(value, found))
+    return min((each for each in found if value(each) <= NEAR * least), key=order)
+
+
+def _simplest(found: Configuration) -> tuple[float, ...]:
+    """Order of equally good ones: fewest cores, measured threads, least memory."""
+    return found.cores, not found.measured_threads, found.workers * found.memory_mb, found.workers
+
+
+def surer(found: Sizing, *, sizes: Sequence[int], threads: int) -> tuple[Measurement, ...]:
+    """Up to two measurements that could change the choice. `sizes`: measured numbers of workers, with `threads`."""
+    chosen, known = found.chosen, [each for each in found.configurations if not each.unfit and each.measured_threads]
+    if chosen is None:
+        return ()
+    wanted, largest = [], max(sizes)
+    fastest = min((each.predicted_s for each in known), default=math.inf)
+    if not chosen.measured_threads and chosen.predicted_s <= PAYS * fastest:
+        workers = max(largest * threads // chosen.threads, 1)
+        why = f"how {plural(chosen.threads, 'thread')} of a worker share the interpreter was not measured"
+        wanted.append(Measurement(workers, chosen.threads, why))
+    if len(sizes) == 1 and chosen.workers != largest:
+        other = 2 * largest if chosen.workers > largest else max(largest // 2, 1)
+        wanted.append(Measurement(other, threads, "one measured size does not tell how the times grow"))
+    return tuple(wanted)
+
+
+def line(found: Sizing, wanted: Wanted) -> str:
+    chosen = found.chosen
+    if chosen is None:
+        closest = min(found.configurations, key=lambda each: each.predicted_s)
+        return f"No cluster of up to {wanted.cores:,} cores fits: {closest.shape} comes closest, but {closest.unfit}"
+    names = [name for name in ("best", "cheapest", "smallest") if getattr(found, name) == chosen]
+    role = {"best": "the fastest", "cheapest": "the cheapest", "smallest": "the smallest that fits"}
+    said = " and ".join(role[name] for name in names) or "the cheapest that surely keeps the deadline"
+    text = f"{chosen.shape}: {seconds(chosen.predicted_s)} s ({seconds(chosen.low_s)} to {seconds(chosen.high_s)}), "
+    text += f"{price(chosen, found.currency)}; {said}"
+    limit = f", held back by {' or '.join([chosen.limit, *chosen.also])}" if chosen.limit else ""
+    return f"{text}{limit}" + (f". {words.capital(found.too_long.text)}" if found.too_long else "")
+
+
+def price(found: Configuration, currency: str) -> str:
+    if found.money is None:
+        return f"{number(found.core_hours, 2)} core-hours"
+    return f"{found.money:,.2f} {currency}".rstrip()

@@ -1,0 +1,59 @@
+"""Memory that a worker needs at sizes that were not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_one_worker, rounded_limit
+from scalescope.diagnosis.evidence.task_table import worker_of_rows
+from scalescope.diagnosis.observation import Observation
+
+MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
+
+
+@dataclass(frozen=True)
+class MeasuredMemory:
+    """Memory of worker processes, in bytes."""
+
+    process: float = 0.0  # of a process without results and tasks
+    per_thread: float = 0.0  # most that a running task took besides results
+    held: float = 1.0  # results held, relative to those that the graph tells; 1 or more
+
+    @property
+    def known(self) -> bool:
+        return self.process > 0
+
+    def limit(self, results: float, threads: int) -> float:
+        """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
+
+        `results`: most bytes of results on one worker, as the graph tells. 0 if nothing is known.
+        """
+        results, besides = self.held * results, self.process + threads * self.per_thread
+        needed = max(results / TARGET, (results + besides) / SPILL)
+        return rounded_limit(MARGIN * needed)
+
+    @classmethod
+    def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:
+        found = [each for each in map(_of_one, observations) if each is not None]
+        if not found:
+            return cls()
+        return cls(*(max(column) for column in zip(*map(astuple, found), strict=True)))
+
+
+def _of_one(observation: Observation) -> MeasuredMemory | None:
+    worker = worker_of_rows(observation, "memory")
+    rss, managed = (observation.numbers("memory", name) for name in ("rss", "managed"))
+    known = worker >= 0
+    layout = str((observation.trial.facts.get("cluster") or {}).get("kind", ""))
+    if observation.trial.virtual or layout == "light" or not known.any() or not rss[known].any():
+        return None  # no memory was measured, or only that of processes which workers share
+    worker, rss, managed = worker[known], rss[known], managed[known]
+    least = np.array([rss[worker == each].min() for each in np.unique(worker)])
+    most = np.array([(rss - managed)[worker == each].max() for each in np.unique(worker)])
+    told = most_on_one_worker(observation)
+    threads = max(observation.trial.point.threads_per_worker, 1)
+    per_thread = float(np.maximum(most - least, 0.0).max()) / threads
+    return MeasuredMemory(float(least.max()), per_thread, max(float(managed.max()) / told, 1.0) if told else 1.0)

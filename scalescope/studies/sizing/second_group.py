@@ -1,0 +1,34 @@
+"""A second group of workers for a stage that is narrow and needs more memory than all others."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from scalescope.diagnosis.evidence.held_results import most_on_one_worker
+from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.observation import Observation
+from scalescope.studies.sizing.choice import Configuration, SecondGroup
+from scalescope.studies.sizing.memory import MeasuredMemory
+
+NARROW = 0.25  # tasks of a narrow stage, as a share of the workers, at most
+SAVES = 0.6  # memory of the other workers, as a share of what they need with the stage, at most
+
+
+def second_group(observation: Observation, memory: MeasuredMemory, chosen: Configuration) -> SecondGroup | None:
+    """None if one kind of worker does for all stages, or the memory of processes is unknown."""
+    names, place = task_prefixes(observation)
+    tasks = np.bincount(place, minlength=len(names))
+    narrow = np.flatnonzero(tasks <= max(NARROW * chosen.workers, 1)).tolist()
+    if not memory.known or chosen.workers < 1 / NARROW:
+        return None
+    found = []
+    for each in narrow:
+        rest = memory.limit(most_on_one_worker(observation, without=place == each), chosen.threads)
+        found.append((math.ceil(rest / 2**20), names[each], int(tasks[each])))
+    others_mb, prefix, count = min(found, default=(math.inf, "", 0))
+    if others_mb > SAVES * chosen.memory_mb:
+        return None
+    whole = memory.limit(most_on_one_worker(observation), 1)
+    return SecondGroup(prefix, count, count, math.ceil(whole / 2**20), int(others_mb))

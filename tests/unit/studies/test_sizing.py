@@ -1,0 +1,306 @@
+"""A cluster as a value: searches from simulated runs, memory, interpreter locks, time limits, and code that is run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies as st
+from support.findings import observed
+
+from scalescope.analysis.inside_tasks import Stack
+from scalescope.analysis.task_lengths import clock, too_long
+from scalescope.cli import main as cli
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.errors import InvalidField
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.sweep import Point, Sweep
+from scalescope.model.trial import Trial
+from scalescope.run.job_time import tasks_longer_than_jobs
+from scalescope.run.sweep import run_sweep
+from scalescope.store.store import Store
+from scalescope.studies.report import export
+from scalescope.studies.report.html import render_study
+from scalescope.studies.running import StudyResult, run_study
+from scalescope.studies.sizing import as_code, contention
+from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing, Wanted, choose, surer
+from scalescope.studies.sizing.memory import MeasuredMemory
+from scalescope.studies.sizing.second_group import second_group
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "params": {"items": 12, "seconds": 1}}
+GROUP = SecondGroup("merge", tasks=1, workers=1, memory_mb=600, others_mb=300)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('sizing') / 'runs.db'}"
+
+
+@pytest.fixture(scope="module")
+def measured(store: str) -> str:
+    return run_sweep({**SWEEP, "axes": {"workers": [1, 2]}, "store": store}).run_id
+
+
+@pytest.fixture(scope="module")
+def sized(store: str, measured: str) -> StudyResult:
+    given = {"run": measured, "cores": 12, "threads": "1,2", "deadline": "5s", "store": store}
+    return run_study("size", given)
+
+
+def made(workers: int, seconds: float, threads: int = 1, memory_mb: int = 400, **more: Any) -> Configuration:
+    hours = workers * threads * seconds / 3600
+    return Configuration(workers, threads, memory_mb, seconds, 0.9 * seconds, 1.1 * seconds, hours, **more)
+
+
+def test_a_run_tells_the_fastest_the_cheapest_and_the_smallest_cluster(sized: StudyResult) -> None:
+    found = Sizing.from_mapping(sized.result)
+    assert found.best is not None
+    assert (found.best.cores, found.best.predicted_s) == (12, pytest.approx(1.0, rel=0.1))
+    assert found.smallest is not None
+    assert found.smallest.cores == 3  # of 12 seconds in 5
+    assert found.chosen is not None
+    assert found.chosen.high_s <= 5
+    assert not sized.alarm
+    assert {each.threads for each in found.configurations} == {1, 2}
+
+
+def test_the_answer_is_shown_on_all_pages_with_its_code(sized: StudyResult) -> None:
+    assert "LocalCluster(" in sized.code()
+    assert "LocalCluster(" in export.to_markdown(sized.study, sized.runs)
+    assert "LocalCluster(" in render_study(sized.study, sized.runs)
+    assert "SLURMCluster(" in sized.code("slurm")
+    with pytest.raises(InvalidField):
+        sized.code("other")
+
+
+@pytest.mark.thorough
+def test_the_command_prints_code_alone(store: str, measured: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["size", measured, "--cores", "8", "--threads", "1", "--as", "sweep", "--store", store]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(asked)
+    assert ended.value.code == 0
+    again = yaml.safe_load(capsys.readouterr().out)
+    done = run_sweep({**again, "store": store})
+    assert done.run.trials[0].point.workers == 6  # 12 items in two waves
+
+
+@pytest.mark.thorough
+def test_a_deadline_that_no_cluster_keeps_is_bad_news(store: str, measured: str) -> None:
+    done = run_study("size", {"run": measured, "cores": 2, "threads": "1", "deadline": "5s", "store": store})
+    assert done.alarm
+    with pytest.raises(InvalidField):
+        done.code()
+
+
+@pytest.mark.thorough
+def test_more_is_measured_with_consent_where_it_pays(store: str) -> None:
+    run = run_sweep({**SWEEP, "axes": {"workers": [2]}, "store": store}).run_id
+    asked = {"run": run, "cores": 32, "threads": "1", "store": store}
+    assert Sizing.from_mapping(run_study("size", asked).result).measurements
+    done = run_study("size", {**asked, "measure": True})
+    assert [len(each.trials) for each in done.runs if each.sweep.workload == "futures-map"] == [1]
+    assert not Sizing.from_mapping(done.result).measurements
+
+
+@pytest.mark.thorough
+def test_a_workload_is_measured_first(store: str) -> None:
+    given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "cores": 16, "threads": "1", "store": store}
+    found = Sizing.from_mapping(run_study("size", given).result)
+    assert found.best is not None
+    assert found.best.workers == 12
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        (Wanted(64), (32, 1)),
+        (Wanted(64, cheapest=True), (4, 1)),
+        (Wanted(64, deadline_s=12.0), (16, 1)),
+        (Wanted(64, budget=0.05), (16, 1)),
+        (Wanted(64, memory=300 * 2**20), (16, 1)),
+        (Wanted(64, together=7000 * 2**20), (16, 1)),
+    ],
+)
+def test_limits_decide_which_cluster_is_chosen(wanted: Wanted, chosen: tuple[int, int]) -> None:
+    found = choose([made(4, 36.0, memory_mb=200), made(16, 10.0, memory_mb=300), made(32, 6.0)], wanted)
+    assert found.chosen is not None
+    assert (found.chosen.workers, found.chosen.threads) == chosen
+
+
+def test_of_equally_fast_clusters_the_one_with_measured_threads_is_best() -> None:
+    found = choose([made(8, 10.0, 2, measured_threads=False), made(16, 10.0), made(64, 9.9)], Wanted(64))
+    assert found.best is not None
+    assert found.best.workers == 16
+
+
+def test_a_measurement_is_named_only_where_it_could_change_the_choice() -> None:
+    unmeasured = choose([made(4, 10.0, 4, measured_threads=False), made(16, 20.0)], Wanted(16))
+    assert [(each.workers, each.threads) for each in surer(unmeasured, sizes=[2, 4], threads=1)] == [(1, 4)]
+    assert not surer(choose([made(16, 20.0)], Wanted(16)), sizes=[2, 4], threads=1)
+    assert [each.workers for each in surer(choose([made(16, 20.0)], Wanted(16)), sizes=[4], threads=1)] == [8]
+
+
+# ------------------------------------------------------------------ memory and interpreter locks
+
+
+def test_memory_grows_with_threads_and_results() -> None:
+    known = MeasuredMemory(process=100e6, per_thread=200e6)
+    assert known.limit(0, 1) < known.limit(0, 4) < known.limit(5e9, 4)
+    assert known.limit(6e9, 1) >= 10e9  # results alone may take 60 % of a limit
+
+
+@hypothesis.given(st.floats(0.01, 1.0), st.integers(2, 16))
+def test_tasks_take_longer_the_more_of_them_need_the_interpreter(share: float, threads: int) -> None:
+    found = contention.longer(share, threads)
+    assert max(1.0, share * threads) - 1e-9 <= found <= 1 + share * (threads - 1) + 1e-9
+    assert contention.longer(0.0, threads) == 1.0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_profile_on_several_threads_tells_the_share_of_one(share: float) -> None:
+    seen = 1 - (1 - share) / contention.longer(share, 4)
+    assert contention._share_from_profile(seen, 4) == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("stack", "held"),
+    [
+        (("job.py:7 work",), True),
+        (("job.py:7 work", "sum()"), True),
+        (("job.py:7 work", "json.loads()"), True),
+        (("job.py:3 load", "time.sleep()"), False),
+        (("job.py:8 work", "numpy._core._methods._sum", "umr_sum()"), False),
+    ],
+)
+def test_the_innermost_function_tells_whether_the_interpreter_is_held(stack: tuple[str, ...], held: bool) -> None:
+    assert contention.holds(Stack(stack, 1)) is held
+
+
+def test_a_narrow_stage_with_large_inputs_gets_workers_of_its_own(
+    records: Callable[..., dict[str, Any]], trial: Callable[..., Trial]
+) -> None:
+    tasks: list[dict[str, Any]] = [
+        {"worker": f"w{i}", "start": 0, "stop": 1, "nbytes": 100_000_000, "key": f"load-{i}"} for i in range(8)
+    ]
+    tasks.append(
+        {"worker": "w0", "start": 1, "stop": 2, "prefix": "merge", "group": "merge", "nbytes": 8, "runnable": 1}
+    )
+    tables = records(tasks, {f"w{i}": {} for i in range(8)})
+    tables["dependencies"] = {"task": [8] * 8, "needs": list(range(8))}
+    found = second_group(observed(trial(8, 9, 8), tables), MeasuredMemory(1e6, 1e6), made(8, 2.0, memory_mb=1500))
+    assert found is not None
+    assert (found.prefix, found.workers) == ("merge", 1)
+    assert found.others_mb < 0.6 * found.memory_mb
+
+
+# ------------------------------------------------------------------ tasks and time limits
+
+
+def test_the_second_task_of_four_hours_does_not_end_in_a_job_of_five() -> None:
+    found = too_long({"fit": 4 * 3600.0}, "walltime", 5 * 3600.0, 40 * 3600.0)
+    assert found is not None
+    assert found.lost == pytest.approx(0.2, abs=0.01)
+    assert "second" in found.text
+    assert too_long({"fit": 4 * 3600.0}, "walltime", found.fitting_s, 40 * 3600.0) is None
+    assert too_long({"fit": 4 * 3600.0 / found.parts}, "walltime", 5 * 3600.0, 40 * 3600.0) is None
+
+
+@pytest.mark.parametrize(("task_h", "limit_h", "whole_h"), [(4, 5, 4.5), (0.1, 5, 40), (4.9, 5, 40)])
+def test_tasks_that_end_in_time_are_not_named(task_h: float, limit_h: float, whole_h: float) -> None:
+    assert too_long({"fit": task_h * 3600}, "walltime", limit_h * 3600.0, whole_h * 3600) is None
+
+
+def test_a_task_that_is_longer_than_its_job_never_finishes() -> None:
+    found = too_long({"fit": 7200.0}, "walltime", 3600.0, 36_000.0)
+    assert found is not None
+    assert found.lost == 1
+    assert found.fitting_s > 7200
+
+
+def test_times_are_written_as_schedulers_read_them() -> None:
+    assert [clock(each) for each in (61.2, 3601, 90_000)] == ["00:01:02", "01:01:00", "25:00:00"]
+
+
+def test_an_earlier_run_tells_that_tasks_outlive_their_jobs(store: str, measured: str) -> None:
+    sweep = Sweep.from_mapping({**SWEEP, "axes": {"workers": [1]}})
+    with Store.open(store) as opened:
+        run_sweep({**SWEEP, "params": {"items": 8, "seconds": 100}, "axes": {"workers": [1]}, "store": store})
+        short = cluster_spec({"kind": "slurm", "walltime": "00:03:40"})
+        assert "walltime" in tasks_longer_than_jobs(sweep, short, [Point(1)], opened)
+        long = cluster_spec({"kind": "slurm", "walltime": "10:00:00"})
+        assert not tasks_longer_than_jobs(sweep, long, [Point(1)], opened)
+        assert not tasks_longer_than_jobs(sweep, cluster_spec("local"), [Point(1)], opened)
+        assert not tasks_longer_than_jobs(Sweep.from_mapping({**SWEEP, "workload": "bag-map"}), short, [], opened)
+
+
+# ------------------------------------------------------------------ code
+
+RUNS = """
+import json, sys
+from distributed import default_client
+
+def run(code):
+    exec(compile(code, "sized.py", "exec"), {"__name__": "__main__"})
+    client = default_client()
+    client.wait_for_workers(2)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    print(json.dumps(sorted([each["nthreads"], each["memory_limit"] // 2**20, each["resources"]] for each in workers)))
+    client.cluster.close()
+    client.close()
+
+if __name__ == "__main__":
+    for code in json.loads(sys.argv[1]):
+        run(code)
+"""
+
+
+STARTS = """
+import json
+
+if __name__ == "__main__":
+    with task_runner:
+        workers = task_runner.client.scheduler_info(n_workers=-1)["workers"].values()
+        print(json.dumps([[each["nthreads"], each["memory_limit"] // 2**20] for each in workers]))
+"""
+
+
+def test_code_for_one_machine_runs_as_it_stands(tmp_path: Path) -> None:
+    chosen = made(1, 10.0, 2)
+    codes = [as_code._local(made(2, 10.0)), as_code._client(made(2, 10.0)), as_code._groups(chosen, GROUP)]
+    (tmp_path / "run.py").write_text(RUNS)
+    command = [sys.executable, "run.py", json.dumps(codes)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert not done.returncode, done.stderr
+    local, client, groups = map(json.loads, done.stdout.splitlines())
+    assert local == client == [[1, 400, {}]] * 2
+    assert groups == [[1, 600, {as_code.RESOURCE: 1}], [2, 300, {}]]
+
+
+def test_code_for_prefect_runs_as_it_stands(tmp_path: Path) -> None:
+    """The task runner starts its cluster, as it does for a flow."""
+    pytest.importorskip("prefect_dask")
+    (tmp_path / "flow.py").write_text(as_code._prefect(made(2, 10.0)) + STARTS)
+    done = subprocess.run([sys.executable, "flow.py"], capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    assert not done.returncode, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[1, 400]] * 2
+
+
+@pytest.mark.parametrize("group", [None, GROUP])
+def test_code_for_schedulers_names_what_the_record_had(group: SecondGroup | None) -> None:
+    spec = SlurmSpec(partition="gpu", account="team", qos="high", prologue=("module load cuda",))
+    slurm = as_code._slurm(made(4, 10.0), group, spec, "02:00:00")
+    compile(slurm, "slurm.py", "exec")
+    for text in ('queue="gpu"', 'account="team"', "--qos=high", "module load cuda", 'walltime="02:00:00"', "jobs=4"):
+        assert text in slurm
+    pods = as_code._kubernetes(made(4, 10.0, 2), group, KubernetesSpec(image="team/dask:1", namespace="team"))
+    compile(pods, "pods.py", "exec")
+    assert 'image="team/dask:1"' in pods
+    assert ("add_worker_group" in pods) is (group is not None)
