@@ -639,7 +639,7 @@ def test_a_check_that_could_not_be_simulated_is_not_taken_for_a_single_size(tria
 
 def test_a_prediction_fails_if_the_tasks_of_other_parameters_cannot_be_counted(trial: Callable[..., Trial]) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
-    prediction = plan._Prediction(PredictionParameters(params={"items": 8}), ("", ""), measured)
+    prediction = plan.PredictionSteps(PredictionParameters(params={"items": 8}), ("", ""), measured)
     counted = run_of(trial(2, 8, 8, state=TrialState.FAILED, reason="ValueError: 8"))
     runs: Any = [run_of(trial(2, 64, 64)), counted]
     store: Any = None
