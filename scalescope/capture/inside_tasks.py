@@ -17,6 +17,7 @@ import sys
 import sysconfig
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,6 +61,7 @@ TEXT = 200  # most characters of an argument that are compared
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
 _installed = 0
+_plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionary()  # by worker of this process
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
@@ -70,10 +72,12 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Any) -> None:
         self.worker = worker
+        _plugins[worker] = self
         _count(+1)
         self.begin()
 
     def teardown(self, worker: Any) -> None:
+        _plugins.pop(worker, None)
         _count(-1)
 
     def begin(self) -> None:
@@ -204,7 +208,7 @@ def _look(thread: int, samples: int) -> None:
         if frame is None or not frames:
             return
         running, prefix = frame.f_locals.get("self"), key_split(frame.f_locals.get("key"))
-        plugin = getattr(running, "plugins", {}).get(NAME)
+        plugin = _plugins.get(running)
         if plugin is None:
             return
         texts = [frame_text(_info(each)) for each in reversed(frames)]
@@ -256,7 +260,7 @@ def _note_calls(frames: list[Any], outside: Any) -> None:
     if outside is None:
         return
     variables = outside.f_locals
-    plugin = getattr(variables["execution_state"]["worker"], "plugins", {}).get(NAME)
+    plugin = _plugins.get(variables["execution_state"]["worker"])
     if plugin is not None:
         found = plugin.calls.setdefault(key_split(variables["key"]), _SameCalls())
         found.note(hash(variables["key"]), list(_calls_of_users(frames)))
