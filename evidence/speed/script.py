@@ -64,6 +64,7 @@ def main() -> None:
     for row in (
         ("import distributed", "import_s", asked.pairs, 0, 0, 1.0, " s"),
         ("CPU, 300 tasks of 40 ms", "cpu_s", asked.pairs, 300, 400_000, 1.0, " s"),
+        ("CPU, 300 tasks of 100 ms", "cpu_s", asked.pairs, 300, 1_000_000, 1.0, " s"),
         (f"memory, {asked.memory:,} tasks", "rss", 3, asked.memory, 0, 2**-20, " MiB"),
     ):
         print(f"| {' | '.join(compared(*row))} |", flush=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+import sys
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -63,11 +64,14 @@ class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
 
 def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:
     """Source of an expression that gives `module.attribute` anywhere, or the result of calling it."""
-    source = _text(module)
-    name = SHIPPED + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
-    loaded = _LOAD.format(name=name, source=source)
+    loaded = _LOAD.format(name=_name(module), source=_text(module))
     call = "" if arguments is None else f"(**{arguments!r})"
     return f"{loaded}.{attribute}{call}"
+
+
+def _name(module: ModuleType) -> str:
+    digest = hashlib.sha256(_text(module).encode()).hexdigest()[:16]
+    return f"{SHIPPED}{module.__name__.rpartition('.')[2]}_{digest}"
 
 
 @cache
@@ -86,6 +90,7 @@ def register(client: Client, module: ModuleType, attribute: str, **arguments: An
     """Create a plugin on the scheduler, or on all present and future workers or nannies, depending on its class."""
     plugin_class = getattr(module, attribute)
     if issubclass(plugin_class, SchedulerPlugin):
+        sys.modules.setdefault(_name(module), module)  # a scheduler in this process need not compile it again
         plugin: Any = _SchedulerShipment(module, attribute, arguments)
         older = "register_scheduler_plugin"
     elif issubclass(plugin_class, WorkerPlugin):

@@ -11,10 +11,11 @@ from types import ModuleType
 
 import cloudpickle
 import pytest
+from distributed import Client, LocalCluster
 
 from scalescope.capture import actors, blackbox, clock, garbage, process_samples, recorder, shipping, waits
 from scalescope.capture.live import snapshot
-from scalescope.capture.shipping import Shipment, expression
+from scalescope.capture.shipping import Shipment, expression, register
 
 SHIPPED = [recorder, clock, blackbox, garbage, process_samples, waits, actors, snapshot]
 
@@ -93,3 +94,9 @@ def test_modules_sent_to_workers_need_only_python_3_9_and_distributed(module: Mo
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "dask", "distributed"}
+
+
+def test_a_scheduler_in_this_process_uses_the_module_that_is_there() -> None:
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
+        register(client, recorder, "Recorder", owner=client.id)
+        assert isinstance(cluster.scheduler.plugins[recorder.Recorder.name], recorder.Recorder)
