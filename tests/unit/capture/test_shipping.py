@@ -96,7 +96,8 @@ def test_modules_sent_to_workers_need_only_python_3_9_and_distributed(module: Mo
     assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "dask", "distributed"}
 
 
-def test_a_scheduler_in_this_process_uses_the_module_that_is_there() -> None:
+def test_a_scheduler_in_this_process_uses_the_module_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, shipping._name(recorder), raising=False)  # other tests have sent it
     with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
         register(client, recorder, "Recorder", owner=client.id)
         assert isinstance(cluster.scheduler.plugins[recorder.Recorder.name], recorder.Recorder)
