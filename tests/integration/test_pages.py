@@ -43,6 +43,8 @@ ELSEWHERE = {
     "$ scalescope find-release --before before.txt": "evidence/methods/known_regressions.py",
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope size latest": "tests/unit/studies/test_sizing.py",
+    "$ scalescope fix score.py": "tests/fixing/test_fix.py",
+    "$ scalescope fix -w my_job.py:run": "tests/fixing/test_fix.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
     '{"mcpServers"': "tests/integration/test_agent_tools.py",
     # Prefect
@@ -75,9 +77,9 @@ ELSEWHERE = {
     "currency: USD": "tests/unit/analysis/test_cost.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
-TUTORIAL, LONG = (pytest.mark.timeout(1200), pytest.mark.thorough), ("docs/tutorial.md", "docs/fix.md")
+TUTORIAL = (pytest.mark.timeout(1200), pytest.mark.thorough)
 LONG_COMMANDS = ("scalescope predict ",)
-"""Environments are built first, and `find-release` builds six. A proof of `fix` needs a host with a core to spare."""
+"""Environments are built first, and `find-release` builds six."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
 """Numbers may differ by this part: even simulated workers are charged for the time that Python takes."""
@@ -165,7 +167,9 @@ def plain(line: str) -> str:
     "block",
     [
         pytest.param(
-            each, marks=TUTORIAL if each.page in LONG or each.command.startswith(LONG_COMMANDS) else (), id=str(each)
+            each,
+            marks=TUTORIAL if each.page == "docs/tutorial.md" or each.command.startswith(LONG_COMMANDS) else (),
+            id=str(each),
         )
         for each in BLOCKS
         if each.command
