@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in (1, 2)]
 SEEN = [(4, 1), (8, 1)]
-DASK, ALL = (8, 8), (32, 2)  # what LocalCluster() makes of 64 cores, and as many workers as allowed
+DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
-GATE = threading.Lock()  # where threads of this process share something; workers of the light cluster have one each
+GATE = threading.Lock()  # lock that all threads of this process share; workers of the light cluster have one each
 
 
 # ------------------------------------------------------------------ workloads
@@ -232,7 +232,7 @@ def main() -> None:
     where.add_argument("--simulated", action="store_true")
     where.add_argument("--processes", action="store_true")
     given = parser.parse_args()
-    os.nice(-10 if os.geteuid() == 0 else 0)  # what sleeps must wake in time on a busy host
+    os.nice(-10 if os.geteuid() == 0 else 0)  # priority: sleeping tasks must wake in time on a busy host
     cluster = {"kind": "simulated" if given.simulated else "local" if given.processes else "light"}
     cluster |= {"check_limit": False} if cluster["kind"] == "light" else {}
     found: list[Choice] = []

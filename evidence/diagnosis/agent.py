@@ -27,7 +27,7 @@ from evidence.speed.trials import table
 
 SCALESCOPE = str(Path(sys.executable).parent / "scalescope")
 LIMIT_S = 400.0  # seconds in which a command must be over
-CHARACTERS = 4  # of a token
+CHARACTERS = 4  # characters of a token
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Agent:
 
     folder: Path
     commands: int = 0
-    characters: int = 0  # of answers that it read
-    tried: str = ""  # what came of the first command that it followed
+    characters: int = 0  # characters of all answers that it read
+    tried: str = ""  # outcome of the first command that it followed
 
     def ask(self, words: list[str]) -> dict[str, Any]:
         self.commands += 1

@@ -95,7 +95,7 @@ class FittedCosts:
     cpu_s_per_byte: float | None = None  # seconds per byte for packing on one side, or unpacking on the other
     worker_s: float | None = None  # seconds that a task costs its thread besides its duration
     client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
-    fetched: Fetched | None = None  # what came to the client, if it tells a bandwidth
+    fetched: Fetched | None = None  # results that came to the client; None if they tell no bandwidth
     results: ResultLinks | None = None  # links that explain this at all sizes
 
     @property

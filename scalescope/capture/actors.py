@@ -23,7 +23,6 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
     """Notes every call of an actor's method on a worker."""
 
     name = "scalescope-actor-calls"
-    idempotent = True
 
     def setup(self, worker: Any) -> None:
         self.worker = worker

@@ -20,7 +20,6 @@ class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
     """Notes begin and end of collections; `taken` returns them."""
 
     name = "scalescope-garbage"
-    idempotent = True
 
     def setup(self, worker: Any) -> None:
         self.found: deque[tuple[float, float]] = deque(maxlen=MOST)

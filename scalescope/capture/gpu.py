@@ -55,7 +55,6 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
     """Samples while the worker lives; `taken` returns the samples."""
 
     name = NAME
-    idempotent = True
 
     def setup(self, worker: Any) -> None:
         self.worker, self.interval = worker, INTERVAL_S

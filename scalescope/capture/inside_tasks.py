@@ -68,7 +68,6 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
     """Returns the samples since the last call of `taken`."""
 
     name = NAME
-    idempotent = True
 
     def setup(self, worker: Any) -> None:
         self.worker = worker

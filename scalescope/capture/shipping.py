@@ -69,6 +69,7 @@ def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | N
     return f"{loaded}.{attribute}{call}"
 
 
+@cache
 def _name(module: ModuleType) -> str:
     digest = hashlib.sha256(_text(module).encode()).hexdigest()[:16]
     return f"{SHIPPED}{module.__name__.rpartition('.')[2]}_{digest}"

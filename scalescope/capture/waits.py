@@ -71,7 +71,6 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
     """Notes every wait of every task of this process."""
 
     name = "scalescope-waits"
-    idempotent = True
 
     def setup(self, worker: Any) -> None:
         # all workers of a process share one installation

@@ -70,7 +70,7 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
 
 
 def _fullest(observation: Observation) -> tuple[str, float, float, float, float] | None:
-    """Of paused workers: address, most bytes of the process, of results then, least bytes afterwards, and the time."""
+    """The fullest paused worker: address, most bytes, bytes of results then, least bytes afterwards, and the time."""
     if observation.standstill is not None and observation.standstill.memory:
         full = max(observation.standstill.memory, key=lambda each: each.resident)
         return full.worker, full.resident, full.managed, full.resident, np.inf

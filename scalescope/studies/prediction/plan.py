@@ -78,14 +78,17 @@ def check(given: Mapping[str, Any], store: str = "") -> None:
     _checked(given)
 
 
+def check_begin(run: str, workload: str, axes: Mapping[str, Any], next_step: str) -> None:
+    """Raise `InvalidField` if a study names both a run and a workload, or a workload without sizes to measure."""
+    if workload and run:
+        raise InvalidField("run", run, "either a run, or a workload to measure first")
+    if workload and not axes.get(WORKERS):
+        raise InvalidField("axes", dict(axes), "the numbers of workers to measure first", next_step=next_step)
+
+
 def _checked(given: Mapping[str, Any]) -> PredictionParameters:
     asked = parameters.check(PredictionParameters, given)
-    if asked.workload and asked.run:
-        raise InvalidField("run", asked.run, "either a run, or a workload to measure first")
-    if asked.workload and not asked.axes.get(WORKERS):
-        raise InvalidField(
-            "axes", dict(asked.axes), "the numbers of workers to measure first", next_step="add -a workers=1,2,4"
-        )
+    check_begin(asked.run, asked.workload, asked.axes, "add -a workers=1,2,4")
     if not asked.workload and WORKERS in asked.axes:
         raise InvalidField(
             f"axes.{WORKERS}",

@@ -155,7 +155,7 @@ def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
 def _least(
     found: Sequence[Configuration], value: Callable[[Configuration], float], order: Callable[[Configuration], Any]
 ) -> Configuration:
-    """Of those within 5 % of the least value, the first in this order."""
+    """The first in this order among those within 5 % of the least value."""
     least = min(map(value, found))
     return min((each for each in found if value(each) <= NEAR * least), key=order)
 

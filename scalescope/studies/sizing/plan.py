@@ -22,7 +22,7 @@ from scalescope.studies.planning import PlannedStudy, StudyAnswer
 from scalescope.studies.prediction.judge import Prediction
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.parameters import PredictionParameters
-from scalescope.studies.prediction.plan import PredictionSteps
+from scalescope.studies.prediction.plan import PredictionSteps, check_begin
 from scalescope.studies.sizing import as_code
 from scalescope.studies.sizing.choice import (
     Configuration,
@@ -69,11 +69,7 @@ def check(given: Mapping[str, Any], store: str = "") -> None:
 
 def _checked(given: Mapping[str, Any]) -> SizeParameters:
     asked = parameters.check(SizeParameters, given)
-    if asked.workload and asked.run:
-        raise InvalidField("run", asked.run, "either a run, or a workload to measure first")
-    if asked.workload and not asked.axes.get(WORKERS):
-        step = "add -a workers=1,2"
-        raise InvalidField("axes", dict(asked.axes), "the numbers of workers to measure first", next_step=step)
+    check_begin(asked.run, asked.workload, asked.axes, "add -a workers=1,2")
     return asked
 
 
