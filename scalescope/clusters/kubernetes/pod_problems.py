@@ -192,7 +192,8 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
         ]
         return _by_event(problem, took[-1]) if took else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
-        return _by_event(problem, events[-1])
+        # `Failed` is the kubelet's word for what the container's status names exactly, a moment later
+        return problem if events[-1]["reason"] == "Failed" else _by_event(problem, events[-1])
     scaling = [each for each in events if each["reason"] in _SCALING and _source(each) != "default-scheduler"]
     if problem.outlook in (Outlook.ROOM, Outlook.NEW_NODE) and scaling:
         told = f"{_source(scaling[-1])} says {scaling[-1]['reason']}: {scaling[-1].get('message', '')}"

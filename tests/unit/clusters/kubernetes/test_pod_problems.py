@@ -189,6 +189,14 @@ def test_events_explain_why_a_pod_is_gone(reason: str, category: str) -> None:
     assert with_events(gone, events[:1]) == gone
 
 
+def test_a_starting_pod_is_explained_by_its_last_warning_unless_its_status_will_tell_more() -> None:
+    starting = PodProblem("ContainerCreating", "its container starts", "p")
+    told = {"type": "Warning", "reason": "FailedMount", "message": "m"}
+    failed = {"type": "Warning", "reason": "Failed", "message": 'Error: secret "s" not found'}
+    assert with_events(starting, [told]).reason == "FailedMount"
+    assert with_events(starting, [told, failed]) == starting
+
+
 def test_an_eviction_that_was_cancelled_took_no_pod_away() -> None:
     """The taint manager says this when somebody else deletes a pod that it watched."""
     gone = PodProblem("Deleted", "the pod is being deleted", "p")
