@@ -58,7 +58,7 @@ class Proof:
             return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
         memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
         memory += f"; {self.uses}" if self.uses else ""
-        same = "same output, exit status and files"
+        same = "same output, exit status, files and values"
         if self.not_compared:
             same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"
         return f"{figures}; {memory}; {same}"

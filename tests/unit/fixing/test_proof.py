@@ -159,6 +159,30 @@ def test_a_file_that_differs_in_each_run_is_not_compared(tmp_path: Path) -> None
     assert varies == ["log.bin"]
 
 
+VALUES = {
+    "in another order": ({"int 1": 2, "int 2": 1}, {"int 2": 1, "int 1": 2}, True),
+    "with other last digits": ({"float 0.3": 1, "float 9.0": 1}, {f"float {ROUNDED}": 1, "float 9.0": 1}, True),
+    "another value": ({"float 0.3": 1}, {"float 0.4": 1}, False),
+    "one less": ({"int 1": 2}, {"int 1": 1}, False),
+    "one more": ({"int 1": 1}, {"int 1": 1, "int 2": 1}, False),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_the_client_gets_are_compared_in_any_order(name: str) -> None:
+    original, patched, same = VALUES[name]
+    found, varies = differences([outcome(values=original)] * 2, outcome(values=patched))
+    assert (not found, varies) == (same, [])
+
+
+def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
+    originals = [outcome(values={"int 1": 1, f"float {each}": 1}) for each in (0.1, 0.2)]
+    found, varies = differences(originals, outcome(values={"int 1": 1, "float 0.7": 1}))
+    assert not found
+    assert len(varies) == 1
+    assert differences(originals, outcome(values={"float 0.7": 1}))[0]
+
+
 @pytest.mark.parametrize(
     ("a", "b", "same"),
     [
