@@ -199,6 +199,10 @@ def test_equal_calls_are_told_and_equal_simulations_are_not():
         return [delayed(max)(delayed(load)("a.nc"), 1), delayed(min)(delayed(load)("a.nc"), 2)]
 
     assert codes(scalescope.check(build)) == ["computed-twice"]
+    assert codes(scalescope.check(lambda: [delayed(load)([["a.nc"], str(end)]) for end in (1, 1)])) == [
+        "computed-twice"
+    ]
+    assert codes(scalescope.check(lambda: [delayed(load)([["a.nc"], str(end)]) for end in (1, 2)])) == []
     assert codes(scalescope.check(lambda: [delayed(load)(100) for _ in range(10)])) == []
 
 
@@ -238,15 +242,16 @@ def test_a_script_runs_to_the_first_value_and_its_memory_is_told(tmp_path, capfd
     assert status == ExitStatus.OK
 
 
-def test_a_function_of_a_module_is_checked(tmp_path, monkeypatch):
+@pytest.mark.parametrize("target", ["job:run", "job.py:run"])
+def test_a_function_of_a_module_or_a_file_is_checked(tmp_path, monkeypatch, target):
     from scalescope.checking import program
 
     (tmp_path / "job.py").write_text("import dask.bag as db\ndef run():\n    return db.from_sequence(range(10))\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scalescope.checking.check.with_memory", lambda checked, *_: checked)
-    assert program.check_program("job:run").tasks == 10
+    assert program.check_program(target).tasks == 10
 
 
-@pytest.mark.parametrize("target", ["nothing.py", "words"])
+@pytest.mark.parametrize("target", ["nothing.py", "words", "nothing.py:run", "nothing:run"])
 def test_a_wrong_target_is_refused(target):
     assert main.run(["check", target]) == ExitStatus.USAGE
