@@ -101,7 +101,7 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
     np.maximum.at(before, whole[whole != part], counts[part[whole != part]])
     blocks = np.bincount(code, weights=looked.nbytes, minlength=len(names)) / np.maximum(counts, 1)
     grown = (before > 1) & (counts >= MULTIPLIED * before) & (counts >= FEW) & (blocks < SMALL) & (blocks > 0)
-    for place in np.flatnonzero(grown)[np.argsort(-counts[grown])][:1].tolist():
+    for place in np.flatnonzero(grown)[np.lexsort((before[grown], -counts[grown]))][:1].tolist():
         was, now = int(before[place]), int(counts[place])
         name = key_split(names[place])
         remedy = f"`.rechunk(...)` right behind it, or {NO_SPLIT} around a slice by a sorted index"

@@ -12,7 +12,7 @@ import scalescope
 from scalescope.checking.check import examined
 from scalescope.checking.checked import Checked
 from scalescope.checking.graph import TaskGraph, planned
-from scalescope.checking.interception import Seen
+from scalescope.checking.interception import Seen, intercepted
 from scalescope.checking.sizes import Shape, Sizes, Unknown
 from scalescope.cli import main
 from scalescope.errors import ExitStatus, UsageError
@@ -240,6 +240,28 @@ def test_a_script_runs_to_the_first_value_and_its_memory_is_told(tmp_path, capfd
     assert (told["memory"]["workers"], told["memory"]["threads"]) == (3, 2)
     assert told["memory"]["nbytes"] >= 9 * 8_000_000
     assert status == ExitStatus.OK
+
+
+def slurm():
+    from dask_jobqueue import SLURMCluster
+
+    SLURMCluster(cores=8, processes=2, memory="16GiB", queue="cpu", interface="lo").scale(jobs=5)
+
+
+def kubernetes():
+    from dask_kubernetes.operator import KubeCluster
+
+    KubeCluster(n_workers=4, resources={"requests": {"cpu": "4"}, "limits": {"memory": "8Gi"}}).scale(10)
+
+
+@pytest.mark.parametrize("build", [slurm, kubernetes])
+def test_clusters_of_batch_systems_and_kubernetes_are_not_asked_for(build):
+    pytest.importorskip("dask_jobqueue")
+    pytest.importorskip("dask_kubernetes")
+    seen = Seen()
+    with intercepted(seen):
+        build()
+    assert (seen.workers, seen.threads, seen.memory) == (10, 4, 8 * 2**30)
 
 
 @pytest.mark.parametrize("target", ["job:run", "job.py:run"])
