@@ -35,7 +35,7 @@ ADAPTIVE_SCALING = TrialCause(
 
 @ADAPTIVE_SCALING.finds
 def adaptive_scaling(observation: Observation) -> Finding | None:
-    """`lost_s`: threads that were there at another time, while as many tasks waited."""
+    """`lost_s`: absent threads that were there at another time, while as many tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
     left = np.sort([each.time - attempts.epoch for each in gone])
@@ -87,7 +87,7 @@ SCALED_DOWN = TrialCause(
 
 @SCALED_DOWN.finds
 def scaled_down(observation: Observation) -> Finding | None:
-    """`lost_s`: absent threads less as many tasks that waited; nothing of it is lost."""
+    """`lost_s`: absent threads that no task waited for; this costs nothing."""
     if deaths(observation) or not (_adaptive(observation) or _retired(observation)):
         return None
     line, absent = timeline(observation), _absent(observation)

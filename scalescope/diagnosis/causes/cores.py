@@ -54,7 +54,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     predicts=False,
     premise="More threads than cores computed, as the processes of the workers show.",
 )
-ASKED = "local"  # kind of cluster of which a sweep asks how many threads this very host bears
+ASKED = "local"  # kind of cluster whose sweeps ask how many threads this host can run
 
 
 @OVERSUBSCRIBED_THREADS.finds
@@ -117,12 +117,12 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _asks_about_the_host(observation: Observation) -> bool:
-    """Whether it is a trial of a sweep on this host's own cores, whose number is then the answer."""
+    """Whether the sweep asks about this host itself, so that the number of its cores is the answer."""
     facts = observation.trial.facts
     return not facts.get(RAN) and (facts.get("cluster") or {}).get("kind") == ASKED
 
 
-TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers tell
+TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers report
 
 
 def _most_threads(observation: Observation) -> int:
@@ -137,7 +137,7 @@ def _threads_of_pools(observation: Observation) -> tuple[int, int]:
 
 
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
-    """The part of these CPU seconds that threads of tasks did not use; 0 if it is small, or workers did not tell."""
+    """CPU seconds that other threads than those of tasks used; 0 if they are few, or workers reported none."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing_s = sum(each["computing"] for each in seconds)
     told = sum(each[part] for each in seconds for part in TOLD) >= SLACK * observation.seconds("busy") > 0
@@ -272,7 +272,7 @@ HOST_OVERLOADED = TrialCause(
 
 @HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
-    """`lost_s`: cores that others had and tasks lacked. At most medium, since no workload is at fault."""
+    """`lost_s`: core-seconds that others had and tasks lacked. At most medium, since no workload is at fault."""
     here, found = host(observation), samples(observation)
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None

@@ -13,7 +13,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-LOADED = 0.5  # share of the collections' time that loading takes, from which on loading is the cause (task-overhead)
+LOADED = 0.5  # ratio of loading to collecting, from which loading is the cause (task-overhead)
 
 GARBAGE_COLLECTION = TrialCause(
     code="garbage-collection",
@@ -43,7 +43,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
     order = np.lexsort((time, worker))
     before = np.full(len(time), -np.inf)
     before[order[1:]] = np.where(np.diff(worker[order]) == 0, time[order[:-1]], -np.inf)
-    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker: as long as usual, at most
+    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker counts for the usual interval
     at_once = running(observation, worker[found], begin, time[found])
     collecting = seconds[found]
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))

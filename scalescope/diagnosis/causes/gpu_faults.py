@@ -49,7 +49,7 @@ _PLACE = (
 
 @GPU_MISSING.finds
 def gpu_missing(observation: Observation) -> Finding | None:
-    """`lost_s`: what tasks took longer without a GPU than with one; of tasks that raised, all of it."""
+    """`lost_s`: the time by which tasks took longer without a GPU; the part `lost` if tasks raised."""
     absent = ((observation.trial.facts.get("capture") or {}).get("gpus") or {}).get("absent") or []
     why = f" ({absent[0]})" if absent else ""
     raised = _raised(observation, NO_GPU)
@@ -111,7 +111,7 @@ GPU_MEMORY_FULL = TrialCause(
 
 @GPU_MEMORY_FULL.finds
 def gpu_memory_full(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`, in which attempts that raised lie; or what `memory-spill` loses."""
+    """`lost_s`: the part `lost`, which has attempts that raised; or the time spent moving results."""
     raised = _raised(observation, FULL)
     if not raised:
         return _moved_to_host(observation)

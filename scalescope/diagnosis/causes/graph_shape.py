@@ -17,7 +17,7 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
-MUCH_BETWEEN = 1.2  # times the longest path of durations, from which on what lies between its tasks is told
+MUCH_BETWEEN = 1.2  # ratio of the longest path, with the time between its tasks, to that without, worth telling
 
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
@@ -35,7 +35,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
 
 @FEWER_ITEMS_THAN_WORKERS.finds
 def fewer_items_than_workers(case: SweepCase) -> Finding | None:
-    """Not enough to do, which is nobody's fault."""
+    """There are fewer items than threads, which is nobody's fault."""
     found = put_down_to(case, FEWER_ITEMS_THAN_WORKERS)
     if not found:
         return None

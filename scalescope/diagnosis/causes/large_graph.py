@@ -58,7 +58,7 @@ def large_graph(observation: Observation) -> Finding | None:
     under_way_s = float(free.seconds[free.sends][:, [BEFORE, BETWEEN]].sum())
     packed = packing(observation)
     in_loop = packed if packed is not None and packed.nbytes >= LARGE_BYTES else None
-    if in_loop is not None:  # all between the first graph and the last
+    if in_loop is not None:  # idle time between the first graph and the last is one loss
         within_s, under_way_s = in_loop.idle_s, float(free.seconds[free.sends][:, BEFORE].sum())
     lost_s = observation.threads * before_s + within_s + under_way_s
     share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))

@@ -9,7 +9,7 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
-# By the last name of the call that waits.
+# Remedies by the last name of the call that waits.
 REMEDIES = {
     "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
     "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",

@@ -35,8 +35,8 @@ KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals,
 MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
-MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
-MOST_PAUSED = 50  # workers, those that paused longest, of which it is looked at what they did afterwards
+MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
+MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
 
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
@@ -54,7 +54,7 @@ MEMORY_SPILL = TrialCause(
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
+    """`lost_s`: the part `spill`, waits that event loops busy with the disk can have caused, and shorter pauses."""
     if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
@@ -103,7 +103,8 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
 
 
 def _need(observation: Observation, held: HeldResults | None) -> str:
-    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:  # or their samples went with them
+    # Samples may be missing, as those of workers that died.
+    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:
         return f"the memory of the workers was full{_limit(observation)}"
     whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"
     return (

@@ -27,7 +27,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-ONE_OFF = 0.7  # share of the time on first tasks of a worker, from which it is the import of modules
+ONE_OFF = 0.7  # share of the time in first tasks of workers, from which imports are the reason
 IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which it is an import
 IMPORTS = 0.2  # share of worker time; cheaper imports are not mentioned
 PRELOAD = (

@@ -129,14 +129,14 @@ def slow_worker(observation: Observation) -> Finding | None:
 
 @dataclass(frozen=True)
 class _Machine:
-    """What speaks for a slow machine."""
+    """Signs that the machine of a worker is slow."""
 
-    why: str = ""  # ends the summary
-    evidence: tuple[Evidence, ...] = ()  # of its processor; without it, nothing but durations tells
+    why: str = ""  # clause at the end of the summary
+    evidence: tuple[Evidence, ...] = ()  # evidence about its processor; empty if only durations show it
 
 
 def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Machine | None:
-    """None where other workers of the same host are not slow, and nothing tells the two apart."""
+    """Signs that a machine is slow; None where other workers of its host are fast for no reason that shows."""
     attempts, here = observation.measured, host(observation)
     worker, times = max(slow, key=lambda item: item[1])
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):

@@ -19,7 +19,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
-# By what it is: `IMPORT`, `PICKLE`, or a library.
+# Remedies by kind of overhead: `IMPORT`, `PICKLE`, or a library.
 REMEDIES = {
     IMPORT: "import it when workers start: `dask worker --preload MODULE`, `distributed.worker.preload` in Dask's "
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
@@ -37,8 +37,8 @@ REMEDIES = {
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
 KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
-MOSTLY = 0.5  # share of the time of imports in the first tasks of each worker, from which on they import it once
-ALSO = 0.8  # share of the time of what surrounds the work otherwise, from which on a call made anew explains it
+MOSTLY = 0.5  # share of the imports in first tasks of workers, from which each worker imports once
+ALSO = 0.8  # ratio of a repeated call to the largest other overhead, from which the call is named
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
@@ -62,7 +62,7 @@ TASK_OVERHEAD = TrialCause(
 
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
-    """`lost_s`: busy thread-seconds in what surrounds the work of most cost, or in a call that one task could make."""
+    """`lost_s`: busy thread-seconds in the largest overhead around the work, or in a call that each task repeats."""
     found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # prefect-overhead
     most_s = max((spent.seconds for spent in found.values()), default=0.0)
     if (same := same_call(observation)) is not None and same.seconds >= ALSO * most_s:
@@ -77,7 +77,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     module = what.partition("`")[2].partition("`")[0]
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
-    moves = once and observation.made_at is not None  # its workers would import as long before the first task
+    moves = once and observation.made_at is not None  # the script's own workers would import for as long earlier
     return TASK_OVERHEAD.finding(
         observation,
         spent.seconds,

@@ -33,7 +33,7 @@ from scalescope.model.words import plural
 
 MINOR = 0.20  # share of worker time below which the severity is low
 ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
-# What the parts are called, by what the user works with.
+# Options that make more partitions, where the call is not known.
 PARTS = ": smaller `chunks=` of an array, a smaller `blocksize=` of a reader, `npartitions=`, or more calls"
 
 TOO_FEW_PARTITIONS = SweepCause(

@@ -14,7 +14,7 @@ from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent, plural
 
-# Ratio of work to that on fewer threads. Doubling the threads for a gain below 10 % implies 2 × 0.7 / 1.1 at 70 % busy.
+# Ratio of work to that on fewer threads: twice the threads, 70 % busy and under 10 % faster, do 2 × 0.7 / 1.1 the work.
 GROWTH = 1.25
 FASTER = 1.1  # speed-up below which more threads do not pay
 

@@ -31,13 +31,13 @@ from scalescope.model.records import STATUS_FINISHED
 
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
 REPEATED = 2  # deaths at which the same task was present, from which it is suspected
-# What the scheduler says of a task whose inputs alone are larger than a worker (distributed since 2025)
+# Error of a task whose inputs alone are larger than the memory of a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 REDUCE = (
     "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
-GATHERS = 0.3  # share of a worker's memory that the inputs of a task take, from which they are what is too much for it
+GATHERS = 0.3  # share of a worker's memory from which the inputs of a task are the reason for its end
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
 
 
@@ -50,7 +50,7 @@ class _KillingTasks:
 
 @once
 def _blame(observation: Observation) -> _KillingTasks | None:
-    """Suspects: never finished, present at several deaths. The scheduler blames all tasks (distributed#5234)."""
+    """Tasks that never finished and were at several deaths. The scheduler blames all that were (distributed#5234)."""
     dead = deaths(observation)
     if len(dead) < REPEATED:
         return None

@@ -12,7 +12,7 @@ from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
 FULL = 0.10  # share of a host idle, up to which its cores count as busy
-SAME_HOST = 1.1  # times the cores of a host that processes on it may seem to use
+SAME_HOST = 1.1  # ratio to the cores of a host that its processes may seem to use, as clocks differ
 OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
 
 
@@ -24,7 +24,7 @@ class HostLoad:
     own: float  # share of the driver's own process, in which client and scheduler may be; part of `ours`
     others: float  # share of all other processes and the kernel
     stolen: float  # share that the hypervisor gave to other machines
-    idle: float  # share of nobody
+    idle: float  # share that nobody used
     cpus: int  # cores of the host
     seconds: float  # seconds over which the shares are means
     names: tuple[str, ...] = ()  # names of the busiest other processes

@@ -15,7 +15,7 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
 LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
-CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which it is for their inputs if none was recorded
+CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which unrecorded inputs are taken to be the reason
 MOST = 0.9  # share of a group's waiting that counts as most of it
 VARIOUS, SCATTERED = -1, -2  # values of `TasksNearData.source` besides numbers of attempts
 

@@ -59,7 +59,7 @@ ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the 
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
-    """End that the last death shows, if most show the same, or else the reason that the trial does not count."""
+    """The end that most of the deaths show, by logs and exit codes; else the reason why the trial does not count."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
