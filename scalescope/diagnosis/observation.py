@@ -218,7 +218,7 @@ class Remedy:
 class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
-    without_attempts: bool = False  # whether trials without recorded attempts can show it, too
+    without_attempts: bool = False  # True if trials without recorded attempts can show it, too
     # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
     in_a_flow: str = ""
 

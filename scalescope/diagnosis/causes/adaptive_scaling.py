@@ -29,7 +29,7 @@ ADAPTIVE_SCALING = TrialCause(
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     rules_out=("late-workers", "workers-missing", "data-locality"),
-    premise="The records show that these workers were there once: the cluster can have them.",
+    premise="These workers were there once, so the cluster can have them.",
 )
 
 
@@ -98,10 +98,10 @@ def scaled_down(observation: Observation) -> Finding | None:
     return SCALED_DOWN.finding(
         observation,
         away_s,
-        f"For {percent(share)} of the worker time workers were away while no task waited for them: nothing was lost.",
+        f"For {percent(share)} of the worker time, workers were away while no task waited for them: nothing was lost.",
         "nothing has to be done",
         Evidence("workers retired", len(_retired(observation)), "table workers, events remove-worker"),
-        Evidence("thread-seconds away, no task waiting", round(away_s, 3), "tables workers and tasks"),
+        Evidence("thread-seconds of absent threads, no task waiting", round(away_s, 3), "tables workers and tasks"),
         confidence=0.9,
         severity=Severity.INFO,
     )

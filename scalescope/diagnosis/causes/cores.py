@@ -43,8 +43,8 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     title="More threads than cores",
     needs="The host had no idle core and the trial used 70 % of it (facts host.load), or workers elsewhere used 90 % "
     "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory). Or "
-    "libraries have threads of their own (table workers), more than there are cores, which used half of the "
-    "processes' CPU time, on a host without an idle core that others may use, too.",
+    "libraries have more threads of their own than there are cores (table workers), and these used half of the "
+    "processes' CPU time, on a host without an idle core, which others may use, too.",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded), unless libraries fill it as well.",
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. Unless a sweep "
@@ -93,12 +93,10 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     ran, idle = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}", f"({percent(here.idle)} idle)"
     if pools:
         threads = f"{pool:,} threads of their own each" if pool > 1 else "threads of their own"
-        summary = f"{ran}, and libraries inside them start {threads}: all cores are busy {idle}, and these compete."
+        summary = f"{ran}, and libraries inside them start {threads}, which compete: all cores are busy {idle}."
         remedy = ONE_EACH
     else:
-        so = (
-            "a host with more cores would show other times" if limit else "more workers or threads only slow each other"
-        )
+        so = "a host with more cores would show other times" if limit else "more threads only slow each other down"
         summary = f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so {so}."
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
@@ -154,14 +152,14 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
     needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
-    "while the threads of tasks waited for the outside half of the time (table inside).",
+    "while the threads of tasks spent half of the time waiting for something outside Dask (table inside).",
     ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
-    "on hosts whose load is not known. Tasks that use a GPU: it says whether more of them fit (gpu-starved). Memory "
-    "that tasks of one more thread would not fit into.",
+    "on hosts whose load is not known. Tasks that use a GPU, whose use decides (gpu-starved). Too little memory for "
+    "the tasks of one more thread.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
-    premise="Cores are idle, or tasks wait for something else than a core, and memory is left.",
+    premise="Cores are idle, or tasks wait for something other than a core, and memory is left.",
 )
 
 
@@ -184,7 +182,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
     if not (idle or pays):
         return None
-    why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
+    why = "tasks wait for something other than a core" if rest else "each task uses the one core of its thread"
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:
         why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{spent.at}"

@@ -32,7 +32,7 @@ ON_SCHEDULER = (
     "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
 )
 FEWER_OBJECTS = (
-    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are let go of once they were used"
+    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are released once they were used"
 )
 ON_WORKER = (
     "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "

@@ -97,7 +97,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
             if times >= NEARLY_ALL
             else "the rest is what tasks take, and how they divide"
         )
-        return f"with tasks of no length it took {took} s, {percent(times)} of it, for client, scheduler, data: {why}"
+        return f"with tasks of no length it took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
             why = "graph, client, scheduler and common links explain the time, and the machine does not"

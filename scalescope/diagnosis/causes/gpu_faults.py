@@ -160,7 +160,7 @@ GPU_SLOW = TrialCause(
     title="A GPU is slower than the others",
     needs="A worker is slow at everything (slow-worker), and its GPU is slowed by heat or power brake in 30 % of the "
     "samples, or more processes use it than the GPUs of the others.",
-    ruled_out_by="Slow workers whose GPUs differ in nothing that NVML tells (slow-worker). A single GPU, or all "
+    ruled_out_by="Slow workers whose GPUs are alike, as far as NVML tells (slow-worker). A single GPU, or all "
     "slowed: there is nothing to compare with.",
     remedy="Take the worker out, and look at the cooling and the other processes of its GPU",
     link="https://docs.nvidia.com/deploy/nvidia-smi/index.html",

@@ -80,7 +80,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
     path_s, span_s = max(metrics.path_s or 0.0, metrics.span_s), metrics.span_s
     busy, why, fewer = metrics.parallelism, " (T1/T∞).", ""
     if path_s > MUCH_BETWEEN * span_s:
-        busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks of it, so that less lies between them"
+        busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks, so that less time passes between them"
         why = (
             f": the longest path takes {number(path_s)} s, {number(span_s)} of them in tasks, the rest to fetch their "
             "inputs and to hand them over."

@@ -48,7 +48,7 @@ MEMORY_SPILL = TrialCause(
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill", "not_assigned", "transfer"),
-    premise="What is proposed is checked by each option: limit, number of workers, threads.",
+    premise="Each option (limit, workers, threads) has a premise of its own.",
 )
 
 
@@ -218,7 +218,7 @@ MEMORY_PAUSED = TrialCause(
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused", "not_assigned"),
     without_attempts=True,
-    premise="What is proposed is checked by each option: limit, number of workers, threads.",
+    premise="Each option (limit, workers, threads) has a premise of its own.",
 )
 
 

@@ -121,7 +121,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
     if 0 < worst.cores < worst.point.threads:
         workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
-        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute, which share the cores."
+        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute and share the cores."
         remedy = f"ask for at most {plural(worst.cores, 'thread')} on this host if tasks compute; else {remedy}"
     return UNKNOWN.finding(
         Severity.MEDIUM,

@@ -78,7 +78,7 @@ DATA_LOCALITY = TrialCause(
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
     workers_unused=True,
-    premise="Threads were idle elsewhere while these tasks waited, and nothing bound them.",
+    premise="Threads were idle elsewhere while these tasks waited, and no restriction bound them.",
 )
 
 

@@ -28,9 +28,9 @@ COMPUTES = 0.5  # cores of a running task, from which tasks compute and the proc
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
-    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, three quarters of them "
-    "clearly so and more than the spread of durations explains, in two batches of tasks, or in three besides its "
-    "first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
+    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
+    "durations and clearly so for three quarters of them. They were in two batches of tasks, or at least three besides "
+    "its first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
     "more CPU seconds for a task (table memory), or more time without a core (table workers); or two functions.",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
     "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "

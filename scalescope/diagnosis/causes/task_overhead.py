@@ -47,8 +47,8 @@ TASK_OVERHEAD = TrialCause(
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
     "compressing files, in a call that reads something and that each task makes with equal arguments (events of topic "
     "same-call), or in a framework around the user's function and not in that function (table inside).",
-    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What the first "
-    "tasks of a thread alone load; imports once in each worker that the script starts are information. Deserialising "
+    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What only the "
+    "first tasks of a thread load; imports once in each worker that the script starts are information. Deserialising "
     "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",

@@ -40,7 +40,7 @@ TINY_TASKS = TrialCause(
     "times the number of threads (the scheduler cannot feed them), or than 2 ms (the worker spends more on it than in "
     "it). Or a worker takes 5 ms or more (the median) to begin a task that it has on a thread that is free. Or tasks "
     "take 20 ms or less, and the time from one to the next (the median) is half a second of the call.",
-    ruled_out_by="Short tasks between which little time passes, or so few that it is not felt. Waiting due to "
+    ruled_out_by="Short tasks with little time between them, or too few for that time to be felt. Waiting due to "
     "restrictions, data locality or late workers. Idle threads with no task waiting.",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",

@@ -29,7 +29,7 @@ class KeptMemory:
     resident: float  # most bytes of the process
     managed: float  # bytes of results then
     each: float  # bytes of each task
-    stays: bool  # whether the bytes stay after the task, as far as samples say
+    stays: bool  # True if the bytes stay after the task, as far as samples say
     fits: float  # bytes of a memory limit that holds it
 
     @property

@@ -150,7 +150,7 @@ class TasksNearData:
 
     tasks: Ints  # those attempts
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
-    recorded: bool  # whether their inputs are known to lie there
+    recorded: bool  # True if their inputs are known to lie there
     source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`
     lost_s: float  # thread-seconds that other workers, there from the first, were idle meanwhile
 

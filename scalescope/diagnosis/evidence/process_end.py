@@ -32,7 +32,7 @@ def untold(observation: Observation) -> str:
     if not observation.by_prefect or not given_up(observation):
         return ""
     return (
-        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever: in the flow, end it by "
+        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever; end it in the flow by "
         "`get_client(sync_client=True).set_task_run_state(future.task_run_id, Crashed(), force=True)`."
     )
 

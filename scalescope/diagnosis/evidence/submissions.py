@@ -63,7 +63,7 @@ class Nested:
     since: Floats  # arrival of the first graph that it sent; infinite if it sent none
     until: Floats  # end of the last task that it sent; minus infinity if none ended
     graphs: Ints  # number of graphs that it sent
-    sent: Bools  # whether it was sent by a task
+    sent: Bools  # True where a task sent it
 
 
 @once
