@@ -10,14 +10,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
 from scalescope.diagnosis.evidence.gpu import on_gpu
 from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers
-from scalescope.diagnosis.evidence.host_cpu import (
-    FULL,
-    MIN_SAMPLES,
-    host,
-    hosts_of_workers,
-    in_one_process,
-    samples,
-)
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, hosts_of_workers, in_one_process, samples
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline

@@ -122,10 +122,7 @@ def _remedy(observation: Observation, held: HeldResults) -> str:
         limit, workers = limit_needed(observation, held), held.workers_for_all
         options = Remedy.options(
             observation,
-            Remedy(
-                f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`",
-                premise=larger_limit(held, limit),
-            ),
+            Remedy(f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`", premise=larger_limit(held, limit)),
             *(
                 [Remedy(f"use {workers:,} such workers", premise=host_has(workers * held.limit))]
                 if held.workers < workers <= MANY_TIMES * held.workers

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import (
-    IMPORT,
-    PICKLE,
-    SameCall,
-    Spent,
-    inside,
-    overheads,
-    same_call,
-)
+from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, SameCall, Spent, inside, overheads, same_call
 from scalescope.diagnosis.evidence.task_batches import first_tasks_s
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words

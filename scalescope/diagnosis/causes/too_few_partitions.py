@@ -15,15 +15,7 @@ from scalescope.diagnosis.evidence.graph_structure import (
     put_down_to,
     structure_evidence,
 )
-from scalescope.diagnosis.partitions import (
-    ARRAY,
-    BAG_OPTION,
-    BEAM_128,
-    BEAM_OPTION,
-    PartitionRule,
-    matching,
-    more,
-)
+from scalescope.diagnosis.partitions import ARRAY, BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching, more
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity

@@ -13,7 +13,7 @@ from scalescope.model.words import plural
 # Meaning of library errors whose text does not explain them, and what to do, by name of the error
 ERRORS = {
     "PoolTimeout": "more requests at once than the connections of its HTTP client carry (16 in Prefect's): submit some "
-    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)",
+    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)"
 }
 SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
