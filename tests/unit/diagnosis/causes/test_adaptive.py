@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.findings import only
+from support.small_cluster import Cluster, Graph, Task, find
 
 from scalescope.diagnosis.causes import by_code
 
@@ -18,52 +19,52 @@ def retired(worker, when):
     return (when, "all", {"action": "remove-worker", "worker": address(worker), "expected": True})
 
 
-def two_stages(cluster, task, graph, gap=5.0, back=4.0, facts=ADAPTIVE):
+def two_stages(gap=5.0, back=4.0, facts=ADAPTIVE):
     """Eight tasks on 4 workers, a gap in which 3 are retired, and 16 tasks; 3 others come some time after that."""
     left = dict.fromkeys((1, 2, 3), 2.0 + gap / 2)
     joined = {} if back is None else dict.fromkeys((4, 5, 6), 2.0 + gap + back)
     events = [retired(worker, when) for worker, when in left.items()]
-    run = cluster(7 if joined else 4, left=left, joined=joined, asked=4, events=events)
-    tasks = [*[task(1.0, "look")] * 8]
-    tasks += [task(1.0, "crunch", graph=1, on=(0, *joined), pinned=False) for _ in range(16)]
-    return run.run(tasks, [graph(), graph(gap, after=0)], facts=facts)
+    run = Cluster(7 if joined else 4, left=left, joined=joined, asked=4, events=events)
+    tasks = [*[Task(1.0, "look")] * 8]
+    tasks += [Task(1.0, "crunch", graph=1, on=(0, *joined), pinned=False) for _ in range(16)]
+    return run.run(tasks, [Graph(), Graph(gap, after=0)], facts=facts)
 
 
-def test_workers_that_leave_while_nobody_needs_them_are_healthy(cluster, task, find):
+def test_workers_that_leave_while_nobody_needs_them_are_healthy():
     left = dict.fromkeys((1, 2, 3), 6.0)
     events = [retired(worker, when) for worker, when in left.items()]
-    run = cluster(4, left=left, events=events).run([task(1.0)] * 20 + [task(1.0, needs=(0,))], facts=ADAPTIVE)
+    run = Cluster(4, left=left, events=events).run([Task(1.0)] * 20 + [Task(1.0, needs=(0,))], facts=ADAPTIVE)
     assert "adaptive-scaling" not in find(run)
 
 
-def test_an_adaptive_cluster_that_keeps_its_workers_is_healthy(cluster, task, find):
-    assert not find(cluster(4).run([task(1.0)] * 40, facts=ADAPTIVE))
+def test_an_adaptive_cluster_that_keeps_its_workers_is_healthy():
+    assert not find(Cluster(4).run([Task(1.0)] * 40, facts=ADAPTIVE))
 
 
 @pytest.mark.parametrize("back", [2.0, 4.0, 10.0])
-def test_workers_retired_before_the_heavy_stage_are_found_as_adaptive_scaling(cluster, task, graph, back, golden_once):
-    golden_once(by_code()["adaptive-scaling"].find(two_stages(cluster, task, graph, back=back)))
+def test_workers_retired_before_the_heavy_stage_are_found_as_adaptive_scaling(back, golden_once):
+    golden_once(by_code()["adaptive-scaling"].find(two_stages(back=back)))
 
 
-def test_adaptive_scaling_rules_out_late_missing_and_died_workers(cluster, task, graph, find):
-    found = find(two_stages(cluster, task, graph))
+def test_adaptive_scaling_rules_out_late_missing_and_died_workers():
+    found = find(two_stages())
     assert not {"late-workers", "workers-missing", "worker-died"} & set(found)
     assert "adaptive-scaling" in found
 
 
-def test_workers_that_left_by_request_without_replacement_are_missing(cluster, task, graph):
-    run = two_stages(cluster, task, graph, back=None, facts={})
+def test_workers_that_left_by_request_without_replacement_are_missing():
+    run = two_stages(back=None, facts={})
     assert by_code()["adaptive-scaling"].find(run) is None
     assert by_code()["workers-missing"].find(run) is not None
 
 
-def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(cluster, task, find, golden):
-    run = cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([task(1.0)] * 20, facts=ADAPTIVE)
+def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(golden):
+    run = Cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([Task(1.0)] * 20, facts=ADAPTIVE)
     golden(only(find(run), "adaptive-scaling"))
 
 
-def test_retired_and_returned_workers_are_counted_in_the_evidence(cluster, task, graph):
-    run = two_stages(cluster, task, graph)
+def test_retired_and_returned_workers_are_counted_in_the_evidence():
+    run = two_stages()
     finding = by_code()["adaptive-scaling"].find(run)
     told = {each.what: each.value for each in finding.evidence}
     assert told["times that workers came back"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.small_cluster import Cluster, Task
 
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis import causes
@@ -18,11 +19,11 @@ SIZES = (1, 2, 4, 8)
 
 
 @pytest.fixture
-def sized(cluster, task):
+def sized():
     """A trial of one size: the seconds of each task, and the items that it was told."""
 
     def run(workers, durations, items=None, threads=1, found=(), name="read"):
-        seen = cluster(workers, threads).run([task(seconds, name) for seconds in durations])
+        seen = Cluster(workers, threads).run([Task(seconds, name) for seconds in durations])
         makespan = seen.metrics.makespan_s
         metrics = measure(seen.tables, threads=seen.threads, elapsed_s=makespan)
         point = Point(workers, threads, params={} if items is None else {"items": items})
