@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
 
 import pytest
 from support.findings import only
 from support.small_cluster import Cluster, Graph, Task, find
 
 from scalescope.diagnosis.partitions import fewer
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.finding import Severity
 from scalescope.model.partition_calls import PartitionCall
 
 SIZES = [(4, 1), (10, 1), (8, 4), (40, 1), (100, 2)]
@@ -41,34 +40,35 @@ def test_time_lost_to_a_straggler_is_what_the_other_threads_wait():
     assert finding.lost_s == pytest.approx(6 + 9 * 5)
 
 
-def test_a_straggler_that_delays_another_task_of_its_stage_is_found(golden):
-    """The delayed task ends last, but the straggler still held up the stage."""
-    tasks = [Task(3.0 if i == 0 else 0.5, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]
-    golden(find(Cluster(6).run(tasks))["straggler"])
+LONG_LOAD = [Task(20.0 if i == 7 else 1.0, "load") for i in range(40)]
+STRAGGLERS = {
+    # the delayed task ends last, but the straggler still held up the stage
+    "it delays another": (6, [Task(0.5 if i else 3.0, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]),
+    "to be started first": (10, [*[Task(1.0)] * 99, Task(6.0)]),
+    "to be split": (10, [*[Task(1.0)] * 99, Task(60.0)]),
+    "amid a graph": (20, [*LONG_LOAD, Task(1.0, "sum", tuple(range(40))), *[Task(1.0, "after", (40,))] * 40]),
+}
 
 
-@pytest.mark.parametrize("seconds", [6.0, 60.0], ids=["to be started first", "to be split"])
-def test_a_straggler_that_started_last_is_found(golden, seconds):
-    golden(find(Cluster(10).run([*[Task(1.0)] * 99, Task(seconds)]))["straggler"])
+@pytest.mark.parametrize("case", STRAGGLERS)
+def test_a_straggler_is_found_wherever_threads_wait_for_it(case, golden):
+    workers, tasks = STRAGGLERS[case]
+    golden(find(Cluster(workers).run(tasks))["straggler"])
 
 
-def test_a_straggler_in_the_middle_of_a_graph_is_found_if_threads_wait(golden):
-    tasks = [Task(20.0 if i == 7 else 1.0, "load") for i in range(40)]
-    after = [Task(1.0, "sum", tuple(range(40))), *[Task(1.0, "after", (40,))] * 40]
-    assert not find(Cluster(20).run(tasks + [Task(1.0, "other")] * 360))  # other work fills the threads
-    assert "straggler" not in find(Cluster(100).run([Task(1.0), Task(1.0), Task(10.0)]))
-    golden(find(Cluster(20).run(tasks + after))["straggler"])
-
-
-def test_a_long_task_of_another_name_is_no_straggler():
-    tasks = [*[Task(1.0)] * 40, Task(20.0, "summary", tuple(range(40)))]
-    assert list(find(Cluster(10).run(tasks))) == ["narrow-stage"]
-
-
-def test_durations_of_an_earlier_round_make_no_straggler_of_a_later_one():
-    """Forty tasks of 1 s, then two of 20 s by the same function: these are too few to call one of them long."""
-    tasks = [Task(1.0) for _ in range(40)] + [Task(20.0, graph=1) for _ in range(2)]
-    assert "straggler" not in find(Cluster(40).run(tasks, [Graph(), Graph(after=0, at=0.01)]))
+@pytest.mark.parametrize(
+    ("workers", "tasks", "graphs"),
+    [
+        pytest.param(20, LONG_LOAD + [Task(1.0, "other")] * 360, [Graph()], id="other work fills the threads"),
+        pytest.param(100, [Task(1.0), Task(1.0), Task(10.0)], [Graph()], id="there are more threads than tasks"),
+        pytest.param(10, [*[Task(1.0)] * 40, Task(20.0, "sum", tuple(range(40)))], [Graph()], id="another name"),
+        pytest.param(
+            40, [Task(1.0)] * 40 + [Task(20.0, graph=1)] * 2, [Graph(), Graph(after=0, at=0.01)], id="another round"
+        ),
+    ],
+)
+def test_a_long_task_that_no_equal_one_waits_for_is_no_straggler(workers, tasks, graphs):
+    assert "straggler" not in find(Cluster(workers).run(tasks, graphs))
 
 
 # ------------------------------------------------------------------ skewed tasks
@@ -105,26 +105,19 @@ def test_later_tasks_behind_skewed_ones_do_not_change_the_lost_time():
     assert find(Cluster(6).run(tasks))["skewed-tasks"].lost_s == pytest.approx(alone, rel=0.05)
 
 
-def test_equal_tasks_that_wait_on_one_worker_are_not_skewed():
+def test_little_variation_or_waiting_on_one_worker_is_no_skew():
+    rng = random.Random(1)
+    assert not find(Cluster(100).run([Task(rng.uniform(0.8, 1.2)) for _ in range(100)]))
     tasks = [Task(1.0, on=(0,) if i % 3 == 0 else (), pinned=False) for i in range(12)]
     assert "skewed-tasks" not in find(Cluster(6).run(tasks))
 
 
-def test_one_long_task_in_ten_is_found_as_skewed_tasks():
-    findings = find(Cluster(50).run([Task(8.0 if i % 10 == 3 else 1.0) for i in range(50)]))
-    assert list(findings) == ["skewed-tasks"]
-
-
-def test_one_large_partition_is_found_as_skewed_tasks(golden):
+def test_one_long_task_in_ten_or_one_large_partition_is_found_as_skewed_tasks(golden):
+    only(find(Cluster(50).run([Task(8.0 if i % 10 == 3 else 1.0) for i in range(50)])), "skewed-tasks")
     small = [Task(10.0 if i == 3 else 1.0, nbytes=80 if i == 3 else 28) for i in range(40)]
     assert list(find(Cluster(20).run(small))) == ["straggler"]  # results are too small to show a large partition
     tasks = [Task(10.0 if i == 3 else 1.0, nbytes=10**8 if i == 3 else 10**7) for i in range(40)]
     golden(only(find(Cluster(20).run(tasks)), "skewed-tasks"))
-
-
-def test_little_variation_in_one_wave_is_healthy():
-    rng = random.Random(1)
-    assert not find(Cluster(100).run([Task(rng.uniform(0.8, 1.2)) for _ in range(100)]))
 
 
 # ------------------------------------------------------------------ slow worker
@@ -146,16 +139,11 @@ def test_a_slow_worker_between_barriers_is_found(workers, times, seed, golden_on
     golden_once(only(find(Cluster(workers, slower={slow: times}, hosts=workers).run(tasks)), "slow-worker"))
 
 
-def test_the_node_of_a_slow_worker_is_named(golden):
+def test_a_slow_worker_without_barriers_loses_only_its_own_time_and_its_node_is_named(golden):
     pods = [{"worker": "tcp://10.0.0.1:4000", "node": "n7", "instance_type": "g2-standard-8", "spot": True}]
-    seen = Cluster(3, slower={1: 4.0}, hosts=3).run([Task(1.0)] * 300, facts={"cluster": {"pods": pods}})
-    golden(find(seen)["slow-worker"])
-
-
-def test_a_slow_worker_without_barriers_loses_only_its_own_time():
-    finding = find(Cluster(3, slower={1: 4.0}, hosts=3).run([Task(1.0)] * 300))["slow-worker"]
-    makespan = 300 / (2 + 1 / 4)
-    assert finding.lost_s == pytest.approx(0.75 * makespan, rel=0.1)
+    run = Cluster(3, slower={1: 4.0}, hosts=3).run([Task(1.0)] * 300, facts={"cluster": {"pods": pods}})
+    finding = golden(find(run)["slow-worker"])
+    assert finding.lost_s == pytest.approx(0.75 * 300 / (2 + 1 / 4), rel=0.1)
     assert finding.severity is Severity.MEDIUM
 
 
@@ -167,15 +155,12 @@ def test_restricted_tasks_that_take_long_are_not_a_slow_worker(golden):
     golden(findings["worker-restriction"])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_durations_make_no_slow_worker(seed):
-    rng = random.Random(seed)
-    assert "slow-worker" not in find(Cluster(100).run([Task(rng.expovariate(1.0)) for _ in range(400)]))
-
-
-def test_half_of_the_workers_or_one_of_many_are_not_slow():
+def test_random_durations_or_half_of_the_workers_are_no_slow_worker():
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        assert "slow-worker" not in find(Cluster(100).run([Task(rng.expovariate(1.0)) for _ in range(400)]))
     assert "slow-worker" not in find(Cluster(10, slower=dict.fromkeys(range(5), 3.0)).run([Task(1.0)] * 200))
-    assert not find(Cluster(20, slower={1: 4.0}).run([Task(1.0)] * 600))
+    assert not find(Cluster(20, slower={1: 4.0}).run([Task(1.0)] * 600))  # one of many
 
 
 # ------------------------------------------------------------------ tiny tasks
@@ -213,36 +198,22 @@ def test_tiny_tasks_with_small_arguments_are_not_serialisation_bound():
     assert "serialisation-bound" in find(Cluster(2, gap_s=0.03).run(tasks, [Graph(nbytes=20_000_000)]))
 
 
-def values(finding: Finding) -> dict[str, Any]:
-    return {each.what: each.value for each in finding.evidence}
+TINY = {
+    "chunks, 2 workers": (2, "dask.array.from_array", (0.004, 500_000, 1_200), 0.004, 38),
+    "chunks, 8 workers": (8, "dask.array.from_array", (0.004, 500_000, 1_200), 0.004, 38),
+    "files": (2, "dask.dataframe.read_parquet", (0.01, 30_000, 400), 0.005, 8),  # 4 for each thread
+    "as memory allows": (2, "dask.array.ones", (0.002, 40_000_000, 1_000), 0.002, 334),  # 3 of them are 120 MB
+}
 
 
-def made(call: str, partitions: int, **array: Any) -> dict[str, Any]:
-    """Facts of a trial in which a call made these partitions."""
-    return {"asked": [PartitionCall(call, "my_job.py:14 in run", None, partitions, **array).to_mapping()]}
-
-
-@pytest.mark.parametrize("workers", [2, 8])
-def test_tiny_chunks_are_named_with_their_call_and_a_sufficient_chunk_size(workers, golden):
-    tasks = [Task(0.004, "load", nbytes=500_000)] * 1_200 + [Task(0.004, "add", nbytes=8)] * 1_200
-    chunks = made("dask.array.from_array", 1_200, shape=(1_200, 180, 360), chunk=(1, 180, 360))
-    finding = golden(only(find(Cluster(workers, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks"))
-    assert "my_job.py:14 in run" in finding.summary
-    assert "`(32, 180, 360)`" in finding.remedy
-    assert values(finding)["partitions that are enough"] == 38
-
-
-def test_files_that_are_too_small_are_found_as_tiny_tasks(golden):
-    tasks = [Task(0.01, "read", nbytes=30_000)] * 400 + [Task(0.005, "sum")] * 400
-    files = made("dask.dataframe.read_parquet", 400)
-    finding = golden(only(find(Cluster(2, gap_s=0.006).run(tasks, facts=files)), "tiny-tasks"))
-    assert values(finding)["partitions that are enough"] == 8  # 4 for each thread
-
-
-def test_advised_chunks_are_no_larger_than_memory_allows():
-    tasks, chunks = [Task(0.002, nbytes=40_000_000)] * 1_000, made("dask.array.ones", 1_000)
-    finding = only(find(Cluster(2, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks")
-    assert values(finding)["partitions that are enough"] == 334  # 3 of them are 120 MB
+@pytest.mark.parametrize("case", TINY)
+def test_tiny_partitions_are_named_with_their_call_and_a_sufficient_number(case, golden):
+    workers, call, (seconds, nbytes, count), then_s, enough = TINY[case]
+    array = {"shape": (1_200, 180, 360), "chunk": (1, 180, 360)} if call == "dask.array.from_array" else {}
+    asked = PartitionCall(call, "my_job.py:14 in run", None, count, **array).to_mapping()
+    tasks = [Task(seconds, "read", nbytes=nbytes)] * count + [Task(then_s, "sum", nbytes=8)] * count
+    finding = golden(only(find(Cluster(workers, gap_s=0.006).run(tasks, facts={"asked": [asked]})), "tiny-tasks"))
+    assert {each.what: each.value for each in finding.evidence}["partitions that are enough"] == enough
 
 
 @pytest.mark.parametrize(

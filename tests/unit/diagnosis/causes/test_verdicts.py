@@ -17,20 +17,15 @@ from scalescope.model.trial import TrialState
 OWN = Sweep("mine.py:run")
 
 
-@pytest.fixture
-def verdict():
+def verdict(*observations, items=None):
     """The verdict on trials of one point or several."""
-
-    def judge(*observations, items=None):
-        trials = []
-        for i, observation in enumerate(observations):
-            trial = observation.trial
-            if items is not None:
-                trial = replace(trial, point=Point(trial.point.workers, params={"items": items}))
-            trials.append(replace(trial, key=f"t{i}", repeat=i, findings=causes.find(observation)))
-        return diagnose(OWN, trials)
-
-    return judge
+    trials = []
+    for i, observation in enumerate(observations):
+        trial = observation.trial
+        if items is not None:
+            trial = replace(trial, point=Point(trial.point.workers, params={"items": items}))
+        trials.append(replace(trial, key=f"t{i}", repeat=i, findings=causes.find(observation)))
+    return diagnose(OWN, trials)
 
 
 def codes(verdict):
@@ -39,7 +34,7 @@ def codes(verdict):
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
 @pytest.mark.parametrize("items", [None, 30])
-def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(verdict, workers, items, golden_once):
+def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(workers, items, golden_once):
     tasks = [Task(1.0, "inc", graph=i) for i in range(30)]
     graphs = [Graph(after=i - 1 if i else None, at=0.005) for i in range(30)]
     found = golden_once(verdict(Cluster(workers).run(tasks, graphs), items=items))
@@ -48,21 +43,30 @@ def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partition
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_worker_restriction_is_named_first_in_the_verdict(verdict, workers, golden_once):
+def test_a_worker_restriction_is_named_first_in_the_verdict(workers, golden_once):
     found = golden_once(verdict(Cluster(workers).run([Task(1.0, "inc", on=(0,))] * 3 * workers)))
     assert codes(found)[0] == "worker-restriction"
     assert found.severity is Severity.HIGH
     assert "idle-workers-cause-unknown" not in codes(found)
 
 
-@pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_straggler_is_the_only_finding(verdict, workers):
-    found = verdict(Cluster(workers).run([Task(12.0 if i == 3 else 1.0) for i in range(workers * 2)]))
-    assert codes(found) == ["straggler"]
-    assert found.severity is Severity.HIGH
+CHAIN = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(200)]
 
 
-def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part(verdict):
+@pytest.mark.parametrize(
+    ("workers", "tasks", "items", "code"),
+    [
+        *[(n, [Task(12.0 if i == 3 else 1.0) for i in range(n * 2)], None, "straggler") for n in (4, 20, 100)],
+        *[(n, CHAIN[: 2 * n], None, "sequential-graph") for n in (10, 100)],
+        (100, [Task(128.0)] * 3, 300, "too-few-partitions"),
+        (100, [Task(1.0)] * 110, None, "uneven-waves"),
+    ],
+)
+def test_a_cause_that_explains_all_is_the_only_finding(workers, tasks, items, code):
+    assert codes(verdict(Cluster(workers).run(tasks), items=items)) == [code]
+
+
+def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part():
     run = Cluster(100).run([Task(5.0 if i == 3 else 1.0) for i in range(60)])
     found = verdict(run)
     assert codes(found) == ["straggler", "too-few-partitions"]
@@ -72,13 +76,7 @@ def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part(verd
     assert straggler.lost_s + few.lost_s == pytest.approx(run.seconds("no_runnable_task", "tail"))
 
 
-@pytest.mark.parametrize("workers", [10, 100])
-def test_a_chain_of_tasks_is_only_a_sequential_graph(verdict, workers):
-    found = verdict(Cluster(workers).run([Task(1.0, needs=(i - 1,) if i else ()) for i in range(2 * workers)]))
-    assert codes(found) == ["sequential-graph"]
-
-
-def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(verdict, golden):
+def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(golden):
     """Six chains would keep six of ten threads busy, if their tasks did not fetch for half a second each."""
     chains = [Task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
     found = verdict(Cluster(10).run(chains))
@@ -86,16 +84,7 @@ def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(verdict
     golden(found.findings[0])
 
 
-def test_too_few_partitions_are_the_only_finding(verdict):
-    found = verdict(Cluster(100).run([Task(128.0)] * 3), items=300)
-    assert codes(found) == ["too-few-partitions"]
-
-
-def test_uneven_waves_are_the_only_finding(verdict):
-    assert codes(verdict(Cluster(100).run([Task(1.0)] * 110))) == ["uneven-waves"]
-
-
-def test_the_cause_that_loses_most_comes_first(verdict):
+def test_the_cause_that_loses_most_comes_first():
     """Half an hour on one worker, and a straggler at the end of it."""
     tasks = [Task(1.0, "write", on=(0,)) for _ in range(60)] + [Task(4.0 if i == 7 else 1.0) for i in range(60)]
     found = verdict(Cluster(10).run(tasks))
@@ -136,22 +125,19 @@ def test_idle_time_stays_unexplained_if_findings_explain_little_of_it():
 
 
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
-def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(verdict, width, said, golden):
+def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(width, said, golden):
     tasks = [Task(1.0, graph=i // width) for i in range(10 * width)]
     graphs = [Graph(after=i - 1 if i else None) for i in range(10)]
     found = golden(verdict(Cluster(32).run(tasks, graphs)))
     assert codes(found) == [said]
 
 
-def test_a_failed_workload_is_reported_once():
-    failed = replace(Cluster(4).run([Task(1.0)]).trial, state=TrialState.FAILED, reason="it raised", metrics=None)
-    assert codes(diagnose(OWN, [failed])) == ["failed-trials"]
-
-
-def test_an_error_that_does_not_say_what_to_do_is_told_with_its_meaning():
+def test_a_failed_workload_is_reported_once_with_the_meaning_of_its_error():
     raised = "the workload raised httpx.PoolTimeout"
     failed = replace(Cluster(4).run([Task(1.0)]).trial, state=TrialState.FAILED, reason=raised, metrics=None)
-    assert "PREFECT_API_REQUEST_TIMEOUT" in diagnose(OWN, [failed]).findings[0].summary
+    found = diagnose(OWN, [failed])
+    assert codes(found) == ["failed-trials"]
+    assert "PREFECT_API_REQUEST_TIMEOUT" in found.findings[0].summary
 
 
 def test_a_finding_in_one_of_three_trials_is_not_reported():
@@ -165,7 +151,7 @@ def test_a_finding_in_one_of_three_trials_is_not_reported():
     assert found.findings[0].lost_s == 3.0
 
 
-def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials(verdict):
+def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials():
     where = "mine.py:7 in outer"
     waiting = StandingTasks("outer", 4, True, where, "result (client.py)", "Client", "", 4)
     stopped = Standstill(52.0, 4, 4, 6, 2, 0, (waiting,))
