@@ -147,11 +147,32 @@ def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown():
     assert found(run)["gil-bound"].confidence < 0.7
 
 
-@pytest.mark.parametrize("gap_s", [0.0, 0.001])
-@pytest.mark.parametrize("threads", [2, 4])
-def test_tasks_that_partly_wait_and_use_one_core_are_not_gil_bound(threads, gap_s):
-    """Each next task starts at once, so no thread holds the interpreter lock."""
-    assert "gil-bound" not in found(on(full(1, threads, gap_s=gap_s), load(4), cpu=1.0))
+# Name: workers, threads, host, what samples tell, and more of the trial. Where the lock is free, each next task starts
+# at once.
+UNLOCKED = {
+    **{
+        f"they partly wait, {threads} threads, gap {gap_s}": (1, threads, load(4), {"cpu": 1.0}, {"gap_s": gap_s})
+        for threads in (2, 4)
+        for gap_s in (0.0, 0.001)
+    },
+    **{
+        f"{why}, {workers} workers": (workers, 4, load(16 * workers, ours=min(cpu / 16, 0.9)), {"cpu": cpu}, {})
+        for why, cpu in {"release the lock": 3.9, "half releases it": 2.0, "sleep": 0.02, "wait for I/O": 0.5}.items()
+        for workers in (1, 4, 20)
+    },
+    "bursts of four cores": (2, 4, load(16), {"cpu": lambda _, sample: 4.0 if sample % 4 == 0 else 0.05}, {}),
+    "one thread each": (4, 1, load(8, ours=0.55), {"cpu": 1.0}, {}),
+    "no second core to be had": (1, 4, load(1, ours=0.97), {"cpu": 0.98}, {}),
+    # only the first worker of a process has samples; its CPU is that of all of them
+    "workers that share a process": (20, 2, load(80), {"cpu": 1.0, "workers": 10}, {}),
+    "CPU not recorded": (2, 4, load(8), {"cpu": 0.0}, {}),
+}
+
+
+@pytest.mark.parametrize("case", UNLOCKED)
+def test_threads_that_do_not_wait_for_the_lock_are_not_gil_bound(case):
+    workers, threads, host, samples, more = UNLOCKED[case]
+    assert "gil-bound" not in found(on(full(workers, threads, **more), host, **samples))
 
 
 @pytest.mark.parametrize(("late", "is_locked"), [([1, 7], True), ([1, 1, 1, 7], False)])
@@ -183,47 +204,6 @@ def test_cpu_time_of_the_driver_does_not_count_as_that_of_the_workers():
     assert "gil-bound" not in found(on(run, load(2, ours=0.75, own=0.6, **took)))
 
 
-@pytest.mark.parametrize(
-    ("cpu", "why"),
-    [
-        (3.9, "tasks that release the lock use a core each"),
-        (2.0, "two cores: half of the work releases it"),
-        (0.02, "tasks that sleep"),
-        (0.5, "tasks that wait for I/O most of the time"),
-    ],
-)
-@pytest.mark.parametrize("workers", [1, 4, 20])
-def test_threads_that_release_the_lock_or_wait_are_not_gil_bound(workers, cpu, why):
-    ours = min(cpu / 16, 0.9)
-    run = on(full(workers, 4), load(16 * workers, ours=ours), cpu=cpu)
-    assert "gil-bound" not in found(run), why
-
-
-def test_one_core_on_average_with_bursts_of_four_is_not_gil_bound():
-    """Four cores compute for a quarter of the time."""
-    run = on(full(2, 4), load(16), cpu=lambda _, sample: 4.0 if sample % 4 == 0 else 0.05)
-    assert "gil-bound" not in found(run)
-
-
-@pytest.mark.parametrize(
-    ("workers", "threads", "host", "samples"),
-    [
-        pytest.param(4, 1, load(8, ours=0.55), {"cpu": 1.0}, id="one thread each"),
-        pytest.param(1, 4, load(1, ours=0.97), {"cpu": 0.98}, id="no second core to be had"),
-        # Only the first worker of a process has samples; its CPU is that of all of them.
-        pytest.param(20, 2, load(80), {"cpu": 1.0, "workers": 10}, id="workers that share a process"),
-        pytest.param(2, 4, load(8), {"cpu": 0.0}, id="CPU not recorded"),
-    ],
-)
-def test_one_busy_core_for_another_reason_is_not_gil_bound(workers, threads, host, samples):
-    assert "gil-bound" not in found(on(full(workers, threads), host, **samples))
-
-
-def test_a_chain_of_tasks_on_one_core_is_healthy():
-    chain = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
-    assert not found(on(Cluster(1, 4).run(chain), load(8), cpu=1.0))
-
-
 def test_without_recorded_cpu_nothing_is_found():
     run = on(full(2, 4), load(8), cpu=1.0)
     del run.tables["memory"]["cpu"]
@@ -243,12 +223,27 @@ def starved(workers, *, stall=1.0, every=2.0, rounds=5):
     return observed(run.trial, {**run.tables, "tasks": tasks})
 
 
-@pytest.mark.parametrize("workers", [1, 4, 40])
-@pytest.mark.parametrize("stall", [0.3, 1.0, 1.5])
-def test_a_blocked_scheduler_is_found_as_event_loop_blocked(workers, stall, golden_once):
-    lag = [("scheduler", 2.0 * turn + 2.0, stall) for turn in range(4)]
-    finding = golden_once(only(found(on(starved(workers, stall=stall), load(), lag=lag)), "event-loop-blocked"))
-    assert finding.lost_s == pytest.approx(4 * stall * workers, rel=0.35)
+BLOCKED = {
+    **{
+        f"scheduler, {workers} workers, {stall} s": (workers, stall, ["scheduler"], stall, stall * workers)
+        for stall in (0.3, 1.0, 1.5)
+        for workers in (1, 4, 40)
+    },
+    **{
+        f"{workers} workers": (workers, 1.0, [f"tcp://10.0.0.{i}:4000" for i in range(workers)], 0.9, 0.9 * workers)
+        for workers in (1, 4, 40)
+    },
+    "one of 4 workers": (4, 1.0, ["tcp://10.0.0.1:4000"], 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKED)
+def test_a_blocked_event_loop_of_scheduler_or_workers_is_found(case, golden):
+    workers, stall, processes, seconds, lost_s = BLOCKED[case]
+    lag = [(process, 2.0 * turn + 2.0, seconds) for turn in range(4) for process in processes]
+    finding = only(found(on(starved(workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
+    assert finding.lost_s == pytest.approx(4 * lost_s, rel=0.35)
+    golden(*[finding] * (workers < 40 and stall in (0.3, 1.0)))
 
 
 @pytest.mark.parametrize(("collecting", "named"), [(0.0, False), (0.1, False), (0.28, True)])
@@ -262,25 +257,12 @@ def test_garbage_collections_of_a_blocked_scheduler_are_named(collecting, named)
     assert ("fewer and larger tasks" in finding.remedy) is named
 
 
-@pytest.mark.parametrize("workers", [1, 4, 40])
-def test_workers_with_a_blocked_event_loop_are_found(workers, golden_once):
-    lag = [(f"tcp://10.0.0.{worker}:4000", 2.0 * turn + 2.0, 0.9) for turn in range(4) for worker in range(workers)]
-    finding = golden_once(found(on(starved(workers), load(), lag=lag))["event-loop-blocked"])
-    assert finding.lost_s == pytest.approx(4 * 0.9 * workers, rel=0.35)
-
-
 @pytest.mark.parametrize(("process", "blocked"), [("tcp://10.0.0.0:4000", False), ("scheduler", True)])
 def test_workers_blocked_by_writing_results_to_disk_have_another_cause(process, blocked):
     seen = on(starved(1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
     row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
     fine = {"fine_metrics": from_rows("fine_metrics", [row])}
     assert ("event-loop-blocked" in found(observed(seen.trial, {**seen.tables, **fine}))) is blocked
-
-
-def test_one_worker_with_a_blocked_event_loop_is_found(golden):
-    lag = [("tcp://10.0.0.1:4000", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
-    finding = golden(found(on(starved(4), load(), lag=lag))["event-loop-blocked"])
-    assert finding.lost_s == pytest.approx(4.0, rel=0.2)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -364,15 +346,11 @@ def test_more_task_threads_than_cores_are_found_as_oversubscribed(workers, threa
     ],
 )
 def test_too_few_cores_limit_trust_unless_the_sweep_is_about_this_host(facts, limit):
-    run = on(full(8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
-    seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
-    assert only(found(seen), "oversubscribed-threads").limits_trust is limit
-
-
-def test_thread_pools_of_libraries_do_not_limit_trust():
-    run = on(full(4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)
-    seen = observed(replace(run.trial, facts={**run.trial.facts, "ran": "script"}), run.tables)
-    assert not only(found(seen), "oversubscribed-threads").limits_trust
+    few = on(full(8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
+    pools = on(full(4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)  # threads of libraries limit no trust
+    for run, expected in ((few, limit), (pools, False)):
+        seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
+        assert only(found(seen), "oversubscribed-threads").limits_trust is expected
 
 
 @pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
@@ -446,10 +424,22 @@ def test_many_sleeping_tasks_on_two_cores_are_not_oversubscribed():
     assert not found(on(full(16, 1), load(2, ours=0.6), cpu=0.03))
 
 
-@pytest.mark.parametrize("cpu", [0.05, 0.98], ids=["tasks wait", "tasks compute"])
-def test_room_for_more_threads_is_only_information(cpu, golden):
-    run = on(full(2, 1), load(8, ours=0.15), cpu=cpu)
-    assert golden(only(found(run), "undersubscribed-threads")).severity is Severity.INFO
+@pytest.mark.parametrize(
+    ("cpu", "each", "modelled", "severity"),
+    [
+        pytest.param(0.05, 10, False, Severity.INFO, id="tasks wait"),
+        pytest.param(0.98, 10, False, Severity.INFO, id="tasks compute"),
+        pytest.param(0.05, 20, False, Severity.LOW, id="tasks wait, several times as many"),
+        pytest.param(0.98, 20, False, Severity.INFO, id="they need cores, which more threads do not bring"),
+        pytest.param(0.05, 20, True, Severity.INFO, id="they sleep in place of computing"),
+    ],
+)
+def test_room_for_more_threads_is_information_unless_it_is_several_times_as_many(cpu, each, modelled, severity, golden):
+    run = on(full(2, 1, each=each), load(8, ours=0.15), cpu=cpu)
+    run.trial.facts["modelled"] = modelled
+    finding = only(found(run), "undersubscribed-threads")
+    assert finding.severity is severity
+    golden(*[finding] * (each == 10 or severity is Severity.LOW))
 
 
 @pytest.mark.parametrize(("limit_mb", "threads"), [(600, 0), (2000, 6), (0, 8)])
@@ -471,18 +461,6 @@ def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu():
         for at in range(1, 10)
     ]
     assert not found(observed(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
-
-
-def test_room_for_several_times_as_many_threads_has_low_severity(golden):
-    def findings(cpu, **facts):
-        run = on(full(2, 1, each=20), load(8, ours=0.15), cpu=cpu)
-        run.trial.facts.update(facts)
-        return found(run)["undersubscribed-threads"]
-
-    assert findings(cpu=0.05).severity is Severity.LOW
-    assert findings(cpu=0.98).severity is Severity.INFO  # they need cores, which more threads do not bring
-    assert findings(cpu=0.05, modelled=True).severity is Severity.INFO  # they sleep in place of computing
-    golden(findings(cpu=0.05))
 
 
 def test_more_threads_are_not_advised_if_no_task_waits():

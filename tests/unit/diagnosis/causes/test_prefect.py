@@ -153,17 +153,17 @@ def unfinished(left=(), cancelled=()):
     return (1_000.0, "unfinished", {"left": dict(left), "cancelled": dict(cancelled)})
 
 
-def test_a_few_unfinished_tasks_are_healthy(flow):
-    assert not find(also_sent(flow(function=79.0, events=[unfinished(left={"load": 7})]), 7))
-
-
-def test_unfinished_tasks_sent_before_the_flow_are_ignored(flow):
-    assert not find(flow(function=79.0, events=[unfinished(left={"theirs": 90})]))
-
-
-def test_unfinished_tasks_of_a_watched_cluster_are_healthy(flow):
-    observation = also_sent(flow(function=79.0, events=[unfinished(left={"load": 90})]), 90)
-    assert not find(replace(observation, trial=replace(observation.trial, facts={RAN: "cluster"})))
+@pytest.mark.parametrize(
+    ("left", "sent", "facts"),
+    [
+        pytest.param({"load": 7}, 7, {}, id="a few"),
+        pytest.param({"theirs": 90}, 0, {}, id="sent before the flow"),
+        pytest.param({"load": 90}, 90, {RAN: "cluster"}, id="of a watched cluster"),
+    ],
+)
+def test_unfinished_tasks_that_are_few_or_not_those_of_the_flow_are_healthy(flow, left, sent, facts):
+    observation = also_sent(flow(function=79.0, events=[unfinished(left=left)]), sent)
+    assert not find(replace(observation, trial=replace(observation.trial, facts=facts)))
 
 
 def test_tasks_that_a_plain_client_cancels_are_healthy():

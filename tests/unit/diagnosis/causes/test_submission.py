@@ -16,6 +16,21 @@ EPOCH = 1_000.0
 SIZES = [2, 4, 10, 40, 200]
 SEEDS = range(4)
 
+
+def one_each(seconds, name="work"):
+    """A graph for each task."""
+    return [Task(each, name, graph=i) for i, each in enumerate(seconds)]
+
+
+def in_turn(count, at=0.01, **given):
+    """Graphs that are each sent when the one before has ended."""
+    return [Graph(after=i - 1 if i else None, at=at, **given) for i in range(count)]
+
+
+def sent(moments):
+    return [Graph(at=moment) for moment in moments]
+
+
 # ------------------------------------------------------------------ results awaited in a loop
 
 
@@ -25,7 +40,7 @@ def test_a_loop_that_awaits_each_result_is_found_as_results_awaited_in_loop(work
     rng = random.Random(seed)
     rounds, seconds = rng.choice([8, 20, 60]), rng.choice([0.1, 1.0, 10.0])
     tasks = [Task(seconds * rng.lognormvariate(0, rng.choice([0, 0.4])), "inc", graph=i) for i in range(rounds)]
-    graphs = [Graph(after=i - 1 if i else None, at=0.005) for i in range(rounds)]
+    graphs = in_turn(rounds, 0.005)
     finding = golden_once(only(find(Cluster(workers).run(tasks, graphs)), "results-awaited-in-loop"))
     assert finding.severity is Severity.HIGH
     observed = Cluster(workers).run(tasks, graphs)
@@ -34,28 +49,54 @@ def test_a_loop_that_awaits_each_result_is_found_as_results_awaited_in_loop(work
 
 def test_compute_in_a_loop_is_found_as_results_awaited_in_loop(golden):
     tasks = [Task(1.0, graph=i // 4) for i in range(80)]
-    graphs = [Graph(after=i - 1 if i else None, at=0.01) for i in range(20)]
+    graphs = in_turn(20)
     golden(only(find(Cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_loop_that_processes_each_result_is_found_as_results_awaited_in_loop(seed):
-    rng = random.Random(seed)
-    tasks = [Task(rng.uniform(0.5, 1.5), graph=i) for i in range(30)]
-    graphs = [Graph(after=i - 1 if i else None, at=rng.uniform(0.2, 0.6)) for i in range(30)]
-    assert list(find(Cluster(8).run(tasks, graphs))) == ["results-awaited-in-loop"]
+def paces():
+    """Name, workers, tasks, graphs, and the codes of all that is found."""
+    slow, chain = ["slow-submission"], [Task(1.0, needs=(i - 1,) if i else (), graph=i) for i in range(50)]
+    for seed in SEEDS:
+        rng = random.Random(seed)
+
+        def some(low, high, count=30, rng=rng):
+            return [rng.uniform(low, high) for _ in range(count)]
+
+        processed = [Graph(after=i - 1 if i else None, at=at) for i, at in enumerate(some(0.2, 0.6))]
+        yield f"each result is processed, {seed}", 8, one_each(some(0.5, 1.5)), processed, ["results-awaited-in-loop"]
+        uneven = [0.25 * i + late for i, late in enumerate(some(0.0, 0.05, 100))]
+        yield f"a random pace, {seed}", 16, one_each(some(0.5, 1.5, 100)), sent(uneven), slow
+        yield f"slower than the tasks, {seed}", 8, one_each([1.0] * 30), sent(accumulate(some(1.05, 2.0))), slow
+        yield f"a regular pace, {seed}", 4, one_each(some(0.3, 0.9)), sent(range(30)), slow
+        near = [0.5 * i + late for i, late in enumerate(some(0.0, 0.01, 60))]
+        yield f"a regular pace near ends, {seed}", 16, one_each([0.99 - 0.04 * (seed % 2)] * 60), sent(near), slow
+    # it awaits each result, but its own work takes longer than the tasks
+    yield "long work between results", 4, one_each([0.1] * 20), in_turn(20, 1.0), slow
+    yield "rounds that fill the threads", 16, [Task(1.0, graph=i // 16) for i in range(160)], in_turn(10), []
+    yield "two rounds", 16, one_each([1.0] * 2), in_turn(2), []
+    window = [Graph(after=i - 20 if i >= 20 else None, at=0.001) for i in range(200)]
+    yield "a window that fills the threads", 10, one_each([1.0 + i % 7 / 10 for i in range(200)]), window, []
+    for workers in SIZES:
+        moments = [0.9 * i / workers for i in range(20 * workers)]
+        yield f"fast enough for {workers}", workers, one_each([1.0] * 20 * workers), sent(moments), []
+    yield "a chain of futures sent at once", 4, chain, sent(0.002 * i for i in range(50)), []
 
 
-@pytest.mark.parametrize(("width", "rounds"), [(16, 10), (1, 2)], ids=["fill the threads", "two are no loop"])
-def test_rounds_that_fill_the_threads_and_only_two_rounds_are_healthy(width, rounds):
-    tasks = [Task(1.0, graph=i // width) for i in range(rounds * width)]
-    assert not find(Cluster(16).run(tasks, [Graph(after=i - 1 if i else None, at=0.01) for i in range(rounds)]))
+@pytest.mark.parametrize(("workers", "tasks", "graphs", "codes"), [pytest.param(*rest, id=id) for id, *rest in paces()])
+def test_the_pace_of_the_client_alone_decides_what_is_found(workers, tasks, graphs, codes):
+    assert list(find(Cluster(workers).run(tasks, graphs))) == codes
+
+
+def test_rounds_of_chains_that_leave_threads_idle_are_found_as_awaited_in_loop():
+    """Each graph has as many tasks as there are threads, and never more than two at once."""
+    tasks = [Task(1.0, "step", (16 * i + j - 2,) if j > 1 else (), graph=i) for i in range(4) for j in range(16)]
+    assert "results-awaited-in-loop" in find(Cluster(16).run(tasks, in_turn(4)))
 
 
 @pytest.mark.parametrize(("width", "wasted"), [(20, 12 / 32), (33, 15 / 48)])
 def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found(width, wasted, golden):
     tasks = [Task(1.0, graph=i // width) for i in range(6 * width)]
-    graphs = [Graph(after=i - 1 if i else None, at=0.01) for i in range(6)]
+    graphs = in_turn(6)
     observed = Cluster(16).run(tasks, graphs)
     finding = golden(find(observed)["results-awaited-in-loop"])
     assert observed.share_of(finding.lost_s) == pytest.approx(wasted, rel=0.05)
@@ -83,13 +124,6 @@ def test_a_round_is_what_a_client_sends_before_it_waits(golden):
     golden(found["results-awaited-in-loop"])
 
 
-def test_rounds_of_chains_that_leave_threads_idle_are_found_as_awaited_in_loop():
-    """Each graph has as many tasks as there are threads, and never more than two at once."""
-    tasks = [Task(1.0, "step", (16 * i + j - 2,) if j > 1 else (), graph=i) for i in range(4) for j in range(16)]
-    found = find(Cluster(16).run(tasks, [Graph(after=i - 1 if i else None, at=0.01) for i in range(4)]))
-    assert "results-awaited-in-loop" in found
-
-
 @pytest.mark.parametrize(("window", "workers"), [(2, 8), (5, 20), (10, 100)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_client_that_keeps_too_few_tasks_in_flight_is_found(window, workers, seed, golden_once):
@@ -100,60 +134,33 @@ def test_a_client_that_keeps_too_few_tasks_in_flight_is_found(window, workers, s
     golden_once(find(Cluster(workers).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_begins_wide_enough_is_not_told_to_begin_wider():
-    """Twenty tasks for 8 threads; each end is followed by one more, until only three of these chains go on."""
+def chains(steps, items, goes_on):
+    """Tasks of several chains, each task sent when the one before has ended."""
     tasks, graphs, last = [], [], {}
-    for step in range(20):
-        for item in range(20):
-            if step < 2 or item < 3:
+    for step in range(steps):
+        for item in range(items):
+            if goes_on(step, item):
                 graphs.append(Graph(after=last.get(item), at=0.001))
                 last[item] = len(tasks)
                 tasks.append(Task(0.9 + item / 50, "price", graph=len(tasks)))
-    finding = find(Cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
+    return find(Cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
+
+
+def test_a_window_that_begins_wide_enough_is_not_told_to_begin_wider():
+    """Twenty tasks for 8 threads; each end is followed by one more, until only three of these chains go on."""
+    finding = chains(20, 20, lambda step, item: step < 2 or item < 3)
     assert "begins with enough tasks" in finding.remedy
     assert finding.gain is None
 
 
 def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight(golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
-    tasks, graphs, last = [], [], {}
-    for step in range(40):
-        for item in range(12):
-            if step < 4 + 3 * item:
-                graphs.append(Graph(after=last.get(item), at=0.001))
-                last[item] = len(tasks)
-                tasks.append(Task(0.9 + item / 50, "price", graph=len(tasks)))
-    golden(find(Cluster(8).run(tasks, graphs))["few-tasks-in-flight"])
-
-
-def test_a_window_of_tasks_that_fills_the_threads_is_not_few_tasks_in_flight():
-    tasks = [Task(1.0 + i % 7 / 10, graph=i) for i in range(200)]
-    graphs = [Graph(after=i - 20 if i >= 20 else None, at=0.001) for i in range(200)]
-    assert "few-tasks-in-flight" not in find(Cluster(10).run(tasks, graphs))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_tasks_sent_at_a_random_pace_are_not_few_tasks_in_flight(seed):
-    rng = random.Random(seed)
-    tasks = [Task(rng.uniform(0.5, 1.5), graph=i) for i in range(100)]
-    graphs = [Graph(at=0.25 * i + rng.uniform(0.0, 0.05)) for i in range(100)]
-    found = find(Cluster(16).run(tasks, graphs))
-    assert "few-tasks-in-flight" not in found
-    assert "slow-submission" in found
-
-
-@pytest.mark.parametrize("seconds", [0.99, 0.95])
-def test_tasks_sent_at_a_regular_pace_are_not_few_tasks_in_flight(seconds):
-    rng = random.Random(1)
-    tasks = [Task(seconds, graph=i) for i in range(60)]
-    found = find(Cluster(16).run(tasks, [Graph(at=0.5 * i + rng.uniform(0.0, 0.01)) for i in range(60)]))
-    assert "few-tasks-in-flight" not in found
-    assert "slow-submission" in found
+    golden(chains(40, 12, lambda step, item: step < 4 + 3 * item))
 
 
 def test_without_the_table_of_graphs_nothing_is_found():
     tasks = [Task(1.0, graph=i) for i in range(20)]
-    observation = Cluster(16).run(tasks, [Graph(after=i - 1 if i else None, at=0.01) for i in range(20)])
+    observation = Cluster(16).run(tasks, in_turn(20))
     del observation.tables["graphs"]
     assert not find(observation)
 
@@ -174,34 +181,6 @@ def test_a_client_that_sends_too_slowly_is_found_as_slow_submission(workers, see
     )
     assert finding.severity is Severity.HIGH
     golden_once(finding)
-
-
-def test_a_client_that_computes_long_between_results_is_slow_submission():
-    """It awaits each result, but its own work takes longer than the tasks."""
-    tasks = [Task(0.1, graph=i) for i in range(20)]
-    findings = find(Cluster(4).run(tasks, [Graph(after=i - 1 if i else None, at=1.0) for i in range(20)]))
-    assert list(findings) == ["slow-submission"]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_tasks_sent_at_their_own_pace_are_slow_submission_and_not_awaited(seed):
-    rng = random.Random(seed)
-    graphs = [Graph(at=moment) for moment in accumulate(rng.uniform(1.05, 2.0) for _ in range(30))]
-    assert list(find(Cluster(8).run([Task(1.0, graph=i) for i in range(30)], graphs))) == ["slow-submission"]
-    tasks = [Task(rng.uniform(0.3, 0.9), graph=i) for i in range(30)]
-    assert list(find(Cluster(4).run(tasks, [Graph(at=float(i)) for i in range(30)]))) == ["slow-submission"]
-
-
-@pytest.mark.parametrize("workers", SIZES)
-def test_a_client_that_sends_fast_enough_is_healthy(workers):
-    tasks = [Task(1.0, graph=i) for i in range(20 * workers)]
-    assert not find(Cluster(workers).run(tasks, [Graph(at=0.9 * i / workers) for i in range(len(tasks))]))
-
-
-def test_a_chain_of_futures_sent_at_once_is_healthy():
-    """A chain of futures sent in a fraction of a second is a sequential graph."""
-    tasks = [Task(1.0, needs=(i - 1,) if i else (), graph=i) for i in range(50)]
-    assert not find(Cluster(4).run(tasks, [Graph(at=0.002 * i) for i in range(50)]))
 
 
 # ------------------------------------------------------------------ large graph
@@ -272,13 +251,6 @@ def test_a_task_that_waits_for_one_child_loses_only_its_own_thread(nested):
     rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
     assert find(nested(4, rows, [(0.1, 0)]))["nested-client"].lost_s == pytest.approx(9.9)
     assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
-
-
-def test_a_side_input_of_beam_has_a_remedy_of_its_own(nested):
-    rows = [row("apply_dofn_to_bundle", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
-    remedy = find(nested(4, rows, [(0.1, 0)]))["nested-client"].remedy
-    assert "without_defaults()" in remedy
-    assert "get_client" not in remedy
 
 
 def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested, golden):
