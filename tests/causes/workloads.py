@@ -73,7 +73,6 @@ def profile_of(profile: str, items: int, seconds: float, amount: float, rng: ran
         "jitter": lambda i: rng.uniform(1 - amount, 1 + amount),
         "lognormal": lambda i: rng.lognormvariate(0, amount),
         "uniform": lambda i: rng.uniform(1, amount),
-        "bimodal": lambda i: amount if rng.random() < 0.4 else 1.0,
         "ramp": lambda i: 1 + (amount - 1) * i / max(items - 1, 1),
     }
     return [seconds * factor_of[profile](i) for i in range(items)]
@@ -202,8 +201,8 @@ def chunks(client, *, length: int = 1000, chunk: int = 10, seconds: float = 1.0,
 
 
 @modelled
-def frame(client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2):
-    """A dask data frame of so many partitions, each mapped `steps` times, and its length."""
+def frame(client, *, partitions: int = 20, seconds: float = 1.0):
+    """A dask data frame of so many partitions, each mapped twice, and its length."""
     import dask.dataframe as dd
     import pandas as pd
 
@@ -217,9 +216,9 @@ def frame(client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2)
         time.sleep(seconds)
         return part
 
-    table = dd.from_map(load, range(partitions), seconds=seconds / (steps + 1), meta=empty)
-    for _ in range(steps):
-        table = table.map_partitions(clean, seconds=seconds / (steps + 1), meta=empty)
+    table = dd.from_map(load, range(partitions), seconds=seconds / 3, meta=empty)
+    for _ in range(2):
+        table = table.map_partitions(clean, seconds=seconds / 3, meta=empty)
     client.gather(client.compute(table["value"].sum()))
 
 
@@ -255,14 +254,14 @@ def tree(
 
 
 @modelled
-def pipeline(client, *, items: int = 100, load: float = 0.1, work: float = 1.0, save: float = 0.2, seed: int = 0):
+def pipeline(client, *, items: int = 100, seed: int = 0):
     """Load, process and save each item, as one graph of delayed calls, with 10 % of variation."""
     rng = random.Random(seed)
     one = dask.delayed(step, pure=False)
     last = []
     for i in range(items):
         value: Any = None
-        for name, seconds in (("load", load), ("work", work), ("save", save)):
+        for name, seconds in (("load", 0.1), ("work", 1.0), ("save", 0.2)):
             value = one(seconds * rng.uniform(0.9, 1.1), value, dask_key_name=f"{name}-{i}")
         last.append(value)
     client.gather(client.compute(last))
@@ -334,9 +333,7 @@ def awaited(
             client.gather(client.map(step, durations, key=keys))
             continue
         futures = [client.submit(step, s, key=key) for s, key in zip(durations, keys, strict=True)]
-        if form == "wait":
-            wait(futures)
-        elif form == "as_completed":
+        if form == "as_completed":
             for _ in as_completed(futures):
                 pass
         else:
