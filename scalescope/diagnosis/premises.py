@@ -34,11 +34,9 @@ def room(observation: Observation) -> str:
     return f"{words.size(kept_bytes(observation))} of results do not fit into {words.size(held.workers * held.fits)}"
 
 
-def _threads_share_a_worker(observation: Observation) -> bool:
-    return observation.trial.point.threads_per_worker > 1
-
-
-SEVERAL_THREADS = Premise("A worker has more than one thread.", _threads_share_a_worker)
+SEVERAL_THREADS = Premise[Observation](
+    "A worker has more than one thread.", lambda observation: observation.trial.point.threads_per_worker > 1
+)
 
 
 def host_has(needed: float) -> Premise[Observation]:

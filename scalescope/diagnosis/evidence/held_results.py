@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats
-from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, task_rows, worker_of_rows
+from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 
 # Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
@@ -149,10 +149,7 @@ def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, f
 def _last_use(observation: Observation) -> Floats:
     """End of the last task that needs each attempt's result; minus infinity if none does."""
     attempts = observation.measured
-    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
-    rows = len(observation.column("tasks", "key"))
-    stop, last = np.full(rows, -np.inf), np.full(rows, -np.inf)
-    stop[attempts.row] = attempts.stop
-    np.maximum.at(last, needs, stop[task])
-    found: Floats = last[task_rows(observation)]
-    return found
+    task, needs = task_needs(observation)
+    last = np.full(len(attempts.stop), -np.inf)
+    np.maximum.at(last, needs, attempts.stop[task])
+    return last
