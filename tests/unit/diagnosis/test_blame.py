@@ -30,38 +30,69 @@ def charged(observation: Observation, bins: int = 50) -> dict[tuple[str, str], A
     return {key: pytest.approx(seconds, abs=1e-6) for key, seconds in found.items() if seconds > 1e-6}
 
 
-def test_busy_threads_are_charged_to_their_tasks_and_nothing_is_lost():
-    observation = Cluster(4).run([Task(1.0) for _ in range(8)])
-    assert charged(observation) == {("busy", "work"): 8}
-    assert blame(observation, 5).lost == {}
-    assert kept(observation) == {BLAMED: {}, PASSED_ON: {}}
+def loads(count, long_s, *after, transfer_s=0.0):
+    """Loads, the fourth of which takes longer, or fetches for so long, and other tasks."""
+    first = [Task(long_s if i == 3 else 1.0, "load", transfer=transfer_s * (i == 3)) for i in range(count)]
+    return [*first, *after]
 
 
-def test_a_serial_stage_is_charged_with_all_threads_that_wait_for_it():
-    wide = [Task(1.0, "load") for _ in range(8)]
-    observation = Cluster(8).run([*wide, Task(9.0, "summarise", tuple(range(8)))])
-    assert charged(observation) == {
-        ("busy", "load"): 8,
-        ("busy", "summarise"): 9,
-        ("no_runnable_task", "summarise"): 63,
-    }
-    assert kept(observation) == {BLAMED: {"summarise": pytest.approx(63)}, PASSED_ON: {}}
+BUSY, WAITED, PASSED = "busy", "no_runnable_task", "passed on"
+AFTER_EACH = [Task(1.0, "process", (i,)) for i in range(8)]
+SUMMARY = Task(9.0, "summarise", tuple(range(8)))
+BESIDE = [*[Task(10.0, "beside")] * 4, *[Task(10.0, "next", (0, 1, 2, 3))] * 4]
+QUEUED = [Task(1.0 if i else 9.0, "first", on=(i,), pinned=False) for i in range(4)]
+# What is charged: the threads, the tasks, and thread-seconds by part and name; all others are zero where they add up to
+# the worker time.
+CHARGED = {
+    "busy threads": (4, [Task(1.0)] * 8, {(BUSY, "work"): 8}),
+    "a serial stage": (
+        8,
+        loads(8, 1.0, SUMMARY),
+        {(BUSY, "load"): 8, (BUSY, "summarise"): 9, (WAITED, "summarise"): 63},
+    ),
+    "tasks at once, in equal shares": (5, [Task(3.0, name) for name in "abb"], {(WAITED, "a"): 2, (WAITED, "b"): 4}),
+    "the tail, to what still runs": (
+        2,
+        [Task(1.0, "a"), Task(5.0, "b")],
+        {(BUSY, "a"): 1, (BUSY, "b"): 5, (WAITED, "b"): 4},
+    ),
+    "idle time beside tasks that may not run there": (
+        *(2, [Task(1.0, on=(0,))] * 3),
+        {(BUSY, "work"): 3, ("not_assigned", ""): 2, (WAITED, "work"): 1},
+    ),
+    # `process` takes as long as ever, but seven threads wait a second longer because one load is late
+    "a late task, to what made it late": (
+        *(8, loads(8, 5.0, *AFTER_EACH)),
+        {(BUSY, "load"): 12, (BUSY, "process"): 8, (WAITED, "load"): 21, (PASSED, "load"): 7},
+    ),
+    # the serial stage begins late as well, but seven threads would have waited for it anyway
+    "waits that happen without the delay": (
+        *(8, loads(8, 5.0, *AFTER_EACH, Task(1.0, "reduce", tuple(range(8, 16))))),
+        {(WAITED, "reduce"): 7, (PASSED, "load"): 7},
+    ),
+    # no thread waits for the tasks beside the long load; without it the next stage would have run beside them
+    "tasks that only run beside a wait": (
+        *(8, loads(4, 10.0, *BESIDE)),
+        {(WAITED, "load"): 3 * 9, (PASSED, "load"): 4 * 9, (WAITED, "next"): 4, (WAITED, "beside"): 0},
+    ),
+    "a long transfer": (8, loads(8, 1.0, *AFTER_EACH, transfer_s=4.0), {(WAITED, "load"): 21, (PASSED, "load"): 7}),
+    # both tasks were assigned to one worker at the start, and both were runnable
+    "a queued task": (4, [*QUEUED, Task(2.0, "second", on=(0,), pinned=False)], {(PASSED, "first"): 3 * 2}),
+}
 
 
-def test_tasks_that_run_at_once_share_the_charge_for_idle_threads():
-    observation = Cluster(5).run([Task(3.0, "a"), Task(3.0, "b"), Task(3.0, "b")])
-    assert charged(observation)["no_runnable_task", "a"] == 2
-    assert charged(observation)["no_runnable_task", "b"] == 4
+@pytest.mark.parametrize("case", CHARGED)
+def test_threads_are_charged_to_what_they_run_or_wait_for(case):
+    threads, tasks, expected = CHARGED[case]
+    found = charged(Cluster(threads).run(tasks))
+    assert {key: found.get(key, 0) for key in expected} == expected
 
 
-def test_the_tail_is_charged_to_the_tasks_that_still_run():
-    observation = Cluster(2).run([Task(1.0, "quick"), Task(5.0, "long")])
-    assert charged(observation) == {("busy", "quick"): 1, ("busy", "long"): 5, ("no_runnable_task", "long"): 4}
-
-
-def test_idle_time_beside_unassigned_runnable_tasks_is_charged_to_no_task():
-    observation = Cluster(2).run([Task(1.0, on=(0,)) for _ in range(3)])
-    assert charged(observation) == {("busy", "work"): 3, ("not_assigned", ""): 2, ("no_runnable_task", "work"): 1}
+def test_what_is_lost_and_what_of_it_is_passed_on_are_kept_with_the_trial():
+    healthy, late = Cluster(4).run([Task(1.0)] * 8), Cluster(8).run(loads(8, 5.0, *AFTER_EACH))
+    assert blame(healthy, 5).lost == {}
+    assert kept(healthy) == {BLAMED: {}, PASSED_ON: {}}
+    assert kept(late) == {BLAMED: {"load": pytest.approx(28)}, PASSED_ON: {"load": pytest.approx(7)}}
 
 
 def test_the_client_is_charged_by_line_and_the_scheduler_for_taking_in_graphs():
@@ -119,56 +150,6 @@ def test_waiting_inside_tasks_is_charged_apart_from_their_busy_time():
     assert charged(observation)["held", "work"] == 3
     assert charged(observation)["busy", "work"] == 1
     assert list(blame(observation, 4).lost) == ["other", "work"]
-
-
-def straggling(*after):
-    """Eight loads, one of which takes 5 s instead of 1, and a task for each of them."""
-    loads = [Task(5.0 if i == 3 else 1.0, "load") for i in range(8)]
-    return [*loads, *(Task(1.0, "process", (i,)) for i in range(8)), *after]
-
-
-def test_waiting_for_a_late_task_is_charged_to_the_delay_that_made_it_late():
-    """`process` takes as long as ever, but seven threads wait a second longer because one load is late."""
-    observation = Cluster(8).run(straggling())
-    assert charged(observation) == {
-        ("busy", "load"): 12,
-        ("busy", "process"): 8,
-        ("no_runnable_task", "load"): 21,
-        ("passed on", "load"): 7,
-    }
-    assert kept(observation) == {BLAMED: {"load": pytest.approx(28)}, PASSED_ON: {"load": pytest.approx(7)}}
-
-
-def test_a_delay_is_not_charged_with_waits_that_happen_without_it_too():
-    """The serial stage begins late as well, but seven threads would have waited for it anyway."""
-    found = charged(Cluster(8).run(straggling(Task(1.0, "reduce", tuple(range(8, 16))))))
-    assert found["no_runnable_task", "reduce"] == 7
-    assert found["passed on", "load"] == 7
-
-
-def test_tasks_that_only_run_beside_a_wait_are_not_charged():
-    """No thread waits for the tasks beside the long load; without it the next stage would have run beside them."""
-    loads = [Task(10.0 if i == 3 else 1.0, "load") for i in range(4)]
-    beside = [Task(10.0, "beside") for _ in range(4)]
-    found = charged(Cluster(8).run([*loads, *beside, *(Task(10.0, "next", (0, 1, 2, 3)) for _ in range(4))]))
-    assert found["no_runnable_task", "load"] == 3 * 9
-    assert found["passed on", "load"] == 4 * 9
-    assert found["no_runnable_task", "next"] == 4
-    assert ("no_runnable_task", "beside") not in found
-
-
-def test_a_long_transfer_is_charged_to_its_task():
-    loads = [Task(1.0, "load", transfer=4.0 * (i == 3)) for i in range(8)]
-    found = charged(Cluster(8).run([*loads, *(Task(1.0, "process", (i,)) for i in range(8))]))
-    assert found["no_runnable_task", "load"] == 3 * 7
-    assert found["passed on", "load"] == 7
-
-
-def test_the_delay_of_a_queued_task_is_charged_to_the_long_task_before_it():
-    """Both tasks were assigned to one worker at the start, and both were runnable."""
-    first = [Task(9.0 if i == 0 else 1.0, "first", on=(i,), pinned=False) for i in range(4)]
-    found = charged(Cluster(4).run([*first, Task(2.0, "second", on=(0,), pinned=False)]))
-    assert found["passed on", "first"] == 3 * 2
 
 
 def test_the_client_is_charged_while_it_holds_back_what_it_sends_next():

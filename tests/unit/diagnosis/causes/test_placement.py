@@ -53,9 +53,11 @@ def test_a_stopped_trial_whose_tasks_could_run_is_not_worker_restriction(stopped
     assert not find(standing(Cluster(4), stopped))
 
 
-def test_restricted_tasks_are_found_among_unrestricted_ones(golden):
+def test_restricted_tasks_are_found_among_others(golden):
     tasks = [Task(1.0) for _ in range(100)] + [Task(1.0, "write", on=(3,)) for _ in range(40)]
     golden(find(Cluster(10).run(tasks))["worker-restriction"])
+    tasks = [Task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
+    assert list(find(Cluster(10).run(tasks))) == ["worker-restriction"]
 
 
 def test_restrictions_that_cost_nothing_are_healthy():
@@ -65,11 +67,6 @@ def test_restrictions_that_cost_nothing_are_healthy():
     assert not find(Cluster(10).run(in_time))
     all_of_them = [Task(1.0, on=tuple(range(10))) for _ in range(100)]
     assert not find(Cluster(10).run(all_of_them))
-
-
-def test_restrictions_that_put_most_tasks_on_one_worker_are_found():
-    tasks = [Task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
-    assert list(find(Cluster(10).run(tasks))) == ["worker-restriction"]
 
 
 def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(golden):
@@ -108,15 +105,11 @@ def test_late_workers_that_get_no_tasks_are_found(golden):
     golden(findings["late-workers"])
 
 
-def test_late_workers_that_nobody_needed_are_healthy():
+def test_workers_that_nobody_needed_or_that_replace_others_are_not_late():
     assert not find(Cluster(10, joined=dict.fromkeys(range(5, 10), 3.0)).run([Task(10.0)] * 5))
     assert not find(Cluster(10, joined=dict.fromkeys(range(5, 10), 0.2)).run([Task(1.0)] * 100))
-
-
-def test_a_worker_that_replaces_another_is_not_late():
     run = Cluster(5, joined={4: 5.0}, left={3: 4.0}, asked=4)
-    tasks = [Task(1.0, on=(0, 1, 2, 4), pinned=False)] * 60
-    assert "late-workers" not in find(run.run(tasks))
+    assert "late-workers" not in find(run.run([Task(1.0, on=(0, 1, 2, 4), pinned=False)] * 60))
 
 
 # ------------------------------------------------------------------ data locality
@@ -168,13 +161,9 @@ def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(copi
     golden(*findings.values())
 
 
-def test_tasks_at_evenly_spread_inputs_are_healthy():
+def test_tasks_at_evenly_spread_inputs_or_that_may_not_move_are_not_data_locality():
     tasks = [Task(1.0, "load", nbytes=10**8) for _ in range(100)]
     tasks += [Task(1.0, "use", (i,), on=(i % 10,), pinned=False) for i in range(100)]
     assert not find(Cluster(10).run(tasks))
-
-
-def test_tasks_that_may_not_move_are_restricted_and_not_data_locality():
-    tasks = [Task(0.1, "load", on=(1,), nbytes=10**9)]
-    tasks += [Task(1.0, "use", (0,), on=(1,)) for _ in range(40)]
-    assert list(find(Cluster(10).run(tasks))) == ["worker-restriction"]
+    bound = [Task(0.1, "load", on=(1,), nbytes=10**9), *[Task(1.0, "use", (0,), on=(1,))] * 40]
+    assert list(find(Cluster(10).run(bound))) == ["worker-restriction"]
