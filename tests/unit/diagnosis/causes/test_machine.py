@@ -223,6 +223,11 @@ def starved(workers, *, stall=1.0, every=2.0, rounds=5):
     return observed(run.trial, {**run.tables, "tasks": tasks})
 
 
+def stalls(seconds, processes=("scheduler",)):
+    """Rows of the table `lag` at the end of each pause of `starved`."""
+    return [(process, 2.0 * turn + 2.0, seconds) for turn in range(4) for process in processes]
+
+
 BLOCKED = {
     **{
         f"scheduler, {workers} workers, {stall} s": (workers, stall, ["scheduler"], stall, stall * workers)
@@ -240,7 +245,7 @@ BLOCKED = {
 @pytest.mark.parametrize("case", BLOCKED)
 def test_a_blocked_event_loop_of_scheduler_or_workers_is_found(case, golden):
     workers, stall, processes, seconds, lost_s = BLOCKED[case]
-    lag = [(process, 2.0 * turn + 2.0, seconds) for turn in range(4) for process in processes]
+    lag = stalls(seconds, processes)
     finding = only(found(on(starved(workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
     assert finding.lost_s == pytest.approx(4 * lost_s, rel=0.35)
     golden(*[finding] * (workers < 40 and stall in (0.3, 1.0)))
@@ -248,7 +253,7 @@ def test_a_blocked_event_loop_of_scheduler_or_workers_is_found(case, golden):
 
 @pytest.mark.parametrize(("collecting", "named"), [(0.0, False), (0.1, False), (0.28, True)])
 def test_garbage_collections_of_a_blocked_scheduler_are_named(collecting, named):
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
+    lag = stalls(0.3)
     seen = on(starved(4, stall=0.3), load(), lag=lag)
     rows = [{"worker": "scheduler", "time": EPOCH + 2.0 * i + 2.0, "collecting": collecting} for i in range(4)]
     seen = observed(seen.trial, {**seen.tables, "memory": from_rows("memory", rows)})
@@ -276,19 +281,9 @@ def test_late_samples_reveal_workers_with_a_blocked_event_loop(workers):
     assert list(found(often)) == ["event-loop-blocked"]
 
 
-def test_event_loop_stalls_that_cost_nothing_are_healthy():
-    lag = [(process, moment, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for moment in range(1, 10)]
-    assert not found(on(full(4, 1), load(), lag=lag))  # all threads compute
-    chain = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(10)]
-    assert not found(on(Cluster(10).run(chain), load(), lag=lag[:9]))  # nothing waits
-    short = [("scheduler", moment / 2, 0.06) for moment in range(20)]
-    assert not found(on(starved(4), load(), lag=short))
-
-
-def test_stalls_while_a_graph_is_taken_in_have_another_cause():
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
-    graphs = [(2.0 * turn + 1.0, 1.0) for turn in range(4)]
-    assert not found(on(starved(4), load(), lag=lag, graphs=graphs))
+def test_short_stalls_on_a_host_filled_by_others_are_not_found():
+    run = starved(4, stall=0.3)
+    assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=stalls(0.3)))
 
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
@@ -301,7 +296,7 @@ def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(compu
         for name in ("stop", "done"):
             long[name] = array("d", [time + (row % 4 == 0) for row, time in enumerate(long[name])])
         tables["tasks"] = long
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.95) for turn in range(4)]
+    lag = stalls(0.95)
     finding = only(found(on(observed(run.trial, tables), load(), lag=lag)), code)
     assert ("processes=True" in finding.remedy) is computes
 
@@ -310,14 +305,8 @@ def test_a_function_that_the_client_ran_on_the_scheduler_is_named(golden):
     run = starved(4)
     call = {"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "client.run_on_scheduler", "waits": 1}
     run = observed(run.trial, {**run.tables, "client": from_rows("client", [call])})
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    lag = stalls(1.0)
     golden(found(on(run, load(), lag=lag))["event-loop-blocked"])
-
-
-def test_short_stalls_on_a_host_filled_by_others_are_not_found():
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
-    run = starved(4, stall=0.3)
-    assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=lag))
 
 
 # ------------------------------------------------------------------ threads and cores
@@ -363,7 +352,7 @@ def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(core_wait_s, 
 
 @pytest.mark.parametrize(("host", "doubted"), [(load(4, ours=0.4, others=0.58), True), (load(), False)])
 def test_stalls_on_a_host_that_others_fill_are_doubted(host, doubted):
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    lag = stalls(1.0)
     finding = found(on(starved(4), host, lag=lag))["event-loop-blocked"]
     assert finding.summary.startswith(PERHAPS) is doubted
     assert (finding.severity is Severity.HIGH) is not doubted
@@ -407,21 +396,9 @@ def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(p
     golden(*findings.values())
 
 
-def test_containers_on_one_host_have_cores_of_their_own():
-    run = on(full(4, 1), None, cpu=1.0)
-    assert not found(elsewhere(run, 2))  # four of eight
-    assert list(found(elsewhere(on(full(4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
-
-
-@pytest.mark.parametrize("cores", [2, 4, 16])
-def test_threads_with_enough_cores_are_healthy(cores):
-    assert not found(on(full(cores, 1), load(cores, ours=0.97, others=0.02), cpu=0.97))
-    assert not found(on(full(2, 1), load(16, ours=0.5), cpu=4.0))  # pools in tasks, and idle cores
-
-
-def test_many_sleeping_tasks_on_two_cores_are_not_oversubscribed():
+def test_sleeping_tasks_and_containers_that_share_a_host_are_counted_by_the_cores_that_they_use():
     assert list(found(on(full(16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
-    assert not found(on(full(16, 1), load(2, ours=0.6), cpu=0.03))
+    assert list(found(elsewhere(on(full(4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
 
 
 @pytest.mark.parametrize(
@@ -463,11 +440,6 @@ def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu():
     assert not found(observed(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
 
 
-def test_more_threads_are_not_advised_if_no_task_waits():
-    assert not found(on(Cluster(2).run([Task(10.0)] * 2), load(8, ours=0.2), cpu=0.9))
-    assert not found(on(Cluster(4).run([Task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=0.3))
-
-
 # ------------------------------------------------------------------ the host
 
 
@@ -486,20 +458,43 @@ def test_cpu_time_stolen_by_other_virtual_machines_is_found_as_overload(golden):
     golden(found(on(full(4, 1), host, cpu=0.6))["host-overloaded"])
 
 
+def on_another_host():
+    run = on(full(4, 1), load(2, ours=0.3, others=0.69))
+    run.trial.facts["host"]["hostname"] = "login-node"
+    return run
+
+
+CHAIN = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
+TWO_STALL = [(process, at, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for at in range(1, 10)]
+HEALTHY = {
+    **{f"{n} cores": lambda n=n: on(full(n, 1), load(n, ours=0.97, others=0.02), cpu=0.97) for n in (2, 4, 16)},
+    "pools in tasks, and idle cores": lambda: on(full(2, 1), load(16, ours=0.5), cpu=4.0),
+    "sleeping tasks on two cores": lambda: on(full(16, 1), load(2, ours=0.6), cpu=0.03),
+    "containers with cores of their own": lambda: elsewhere(on(full(4, 1), None, cpu=1.0), 2),  # four of eight
+    "no task waits for a thread": lambda: on(Cluster(2).run([Task(10.0)] * 2), load(8, ours=0.2), cpu=0.9),
+    "a chain on less than a core": lambda: on(Cluster(4).run(CHAIN), load(8), cpu=0.3),
+    "a chain on one core": lambda: on(Cluster(1, 4).run(CHAIN), load(8), cpu=1.0),
+    "stalls while all threads compute": lambda: on(full(4, 1), load(), lag=TWO_STALL),
+    "stalls while nothing waits": lambda: on(Cluster(10).run(CHAIN[:10]), load(), lag=TWO_STALL[:9]),
+    "short stalls": lambda: on(starved(4), load(), lag=[("scheduler", i / 2, 0.06) for i in range(20)]),
+    "stalls while a graph is taken in": lambda: on(
+        starved(4), load(), lag=stalls(1.0), graphs=[(2.0 * turn + 1.0, 1.0) for turn in range(4)]
+    ),
+    "little other load": lambda: on(full(4, 1), load(4, ours=0.9, others=0.06), cpu=0.9),
+    "others on a virtual clock": lambda: on(full(4, 1), load(2, ours=0.3, others=0.69), clock="virtual"),
+    "others on another host": on_another_host,
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_what_costs_nothing_on_a_machine_is_healthy(case):
+    assert not found(HEALTHY[case]())
+
+
 @pytest.mark.parametrize("cpus", [2, 4, 16, 64])
 def test_a_host_with_little_other_load_is_not_overloaded(cpus):
     run = on(full(2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
     assert "host-overloaded" not in found(run)
-    assert not found(on(full(4, 1), load(4, ours=0.9, others=0.06), cpu=0.9))
-
-
-def test_load_of_others_is_ignored_on_a_virtual_clock_and_on_other_hosts():
-    busy = load(2, ours=0.3, others=0.69)
-    run = full(4, 1)
-    assert not found(on(run, busy, clock="virtual"))
-    elsewhere = on(run, busy)
-    elsewhere.trial.facts["host"]["hostname"] = "login-node"
-    assert not found(elsewhere)
 
 
 # ------------------------------------------------------------------ nothing to look at
