@@ -56,22 +56,22 @@ def test_one_result_that_all_tasks_need_is_named(workers, golden_once):
     golden_once(found(Cluster(workers).run(tasks))["transfer-bound"])
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_transfers_hidden_by_computing_are_healthy(threads):
-    """Inputs of the next task arrive while the thread still computes the one before."""
-    run = Cluster(4, threads).run([Task(1.0)] * 40 * threads)
-    assert not found(changed(run, transfer=0.9, assigned=EPOCH + 1e-9))
+HIDDEN = {"transfer": 0.9, "assigned": EPOCH + 1e-9}  # inputs of the next task arrive while the thread computes
+HEALTHY = {
+    **{
+        f"hidden, {n} threads": lambda n=n: changed(Cluster(4, n).run([Task(1.0)] * 40 * n), **HIDDEN)
+        for n in (1, 2, 4)
+    },
+    "messages of 2 ms": lambda: Cluster(4).run([Task(0.004, transfer=0.002, nbytes=100) for _ in range(400)]),
+    "messages of 5 ms": lambda: Cluster(4).run([Task(0.004, transfer=0.005, nbytes=100) for _ in range(400)]),
+    "a little transfer": lambda: Cluster(4).run([Task(1.0, transfer=0.08)] * 40),
+    "spilling hidden by computing": lambda: changed(Cluster(4).run([Task(1.0)] * 40), disk_write=0.9),
+}
 
 
-@pytest.mark.parametrize("seconds", [0.002, 0.005])
-def test_small_messages_are_not_transfer_bound(seconds):
-    tasks = [Task(0.004, transfer=seconds, nbytes=100) for _ in range(400)]
-    assert not found(Cluster(4).run(tasks))
-
-
-def test_a_little_transfer_or_spilling_hidden_by_computing_is_healthy():
-    assert not found(Cluster(4).run([Task(1.0, transfer=0.08)] * 40))
-    assert not found(changed(Cluster(4).run([Task(1.0)] * 40), disk_write=0.9))
+@pytest.mark.parametrize("case", HEALTHY)
+def test_transfers_that_are_small_or_hidden_by_computing_are_healthy(case):
+    assert not found(HEALTHY[case]())
 
 
 # ------------------------------------------------------------------ serialisation
@@ -86,11 +86,8 @@ def test_unpacking_reported_by_older_releases_is_found_as_serialisation_bound(wo
 @pytest.mark.parametrize("workers", [1, 4, 40])
 def test_imports_in_the_first_tasks_of_workers_have_low_severity(workers, golden_once):
     run = Cluster(workers).run([Task(2.0 if i < workers else 1.0) for i in range(workers * 4)])
-
-    def start(row):
-        return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
-
-    seen = changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001)
+    imports = {"deserialize": lambda row: 1.0 if row < workers else 0.001}
+    seen = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (row < workers), **imports)
     assert golden_once(found(seen)["serialisation-bound"]).severity is Severity.LOW
 
 
@@ -150,11 +147,8 @@ def test_no_gain_is_promised_below_what_sending_the_data_once_needs(again, predi
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
 def test_slow_starts_of_first_tasks_are_found_unless_later_ones_are_slow_too(first_s, later_s, named, golden):
     run = Cluster(4, 2).run([Task(1.0 + (first_s if i < 8 else later_s)) for i in range(40)])
-
-    def start(row):
-        return run.tables["tasks"]["start"][row] + (first_s if row < 8 else later_s)
-
-    findings = found(changed(run, start=start))
+    late = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (first_s if row < 8 else later_s))
+    findings = found(late)
     assert ("serialisation-bound" in findings) is named
     assert all(finding.severity is Severity.LOW for finding in findings.values())
     golden(*findings.values())
@@ -282,20 +276,14 @@ def test_a_step_repeated_inside_fused_tasks_is_found_as_recomputation(stacks, sh
     golden(*findings.values())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_few_recomputed_tasks_are_healthy(seed):
-    again = set(random.Random(seed).sample(range(100, 200), 5))
-    run = Cluster(10).run([Task(1.0) for _ in range(200)])
-    assert not found(changed(run, key=lambda row: f"load-{row - 100 if row in again else row:032x}"))
-
-
-def test_retries_that_succeed_are_not_recomputation():
-    """Half of the tasks err once before they finish."""
-    run = Cluster(4).run([Task(1.0) for _ in range(80)])
-    run = changed(
-        run, key=lambda row: f"get-{row % 40}", status=lambda row: int(row < 40), retries=lambda row: row // 40
-    )
-    assert not found(run)
+def test_a_few_recomputed_tasks_and_retries_that_succeed_are_healthy():
+    for seed in range(3):
+        again = set(random.Random(seed).sample(range(100, 200), 5))
+        run = Cluster(10).run([Task(1.0) for _ in range(200)])
+        assert not found(changed(run, key=lambda row, again=again: f"load-{row - 100 if row in again else row:032x}"))
+    run = Cluster(4).run([Task(1.0) for _ in range(80)])  # half of them err once before they finish
+    retried = {"key": lambda row: f"get-{row % 40}", "status": lambda row: int(row < 40)}
+    assert not found(changed(run, **retried, retries=lambda row: row // 40))
 
 
 @pytest.mark.parametrize("expected", [True, False])

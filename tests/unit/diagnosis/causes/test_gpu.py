@@ -61,18 +61,16 @@ def codes(found):
     return [code for code in found if code.startswith("gpu-")]
 
 
-@pytest.mark.parametrize("busy", [0.85, 1.0])
-@pytest.mark.parametrize("doing", ["", "copying", "loading"])
-def test_a_gpu_that_is_kept_busy_is_healthy(busy, doing):
-    assert not find(seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(busy, doing)}))
-
-
-def test_a_host_with_a_gpu_that_the_workload_never_uses_is_healthy():
-    assert not find(seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(0.0)}))
-
-
-def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy():
-    assert not find(seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(0.85, "copying")}, cards=1))
+@pytest.mark.parametrize(
+    ("busy", "doing", "cards"),
+    [
+        *[(busy, doing, 0) for busy in (0.85, 1.0) for doing in ("", "copying", "loading")],
+        (0.0, "", 0),  # a host with a GPU that the workload never uses
+        (0.85, "copying", 1),  # shared, and not always busy
+    ],
+)
+def test_a_gpu_that_is_kept_busy_or_never_used_is_healthy(busy, doing, cards):
+    assert not find(seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(busy, doing)}, cards=cards))
 
 
 @pytest.mark.parametrize(

@@ -59,10 +59,34 @@ def held(*megabytes, every=1.0):
 # ------------------------------------------------------------------ nothing wrong
 
 
-@pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_results_that_fit_into_memory_are_healthy(workers, threads):
-    run = Cluster(workers, threads).run([Task(1.0)] * 10 * workers * threads)
-    assert not found(with_tables(run, memory=held(100, 200, 100)))
+def change(status):
+    before = "paused" if status == "running" else "running"
+    return {"action": "worker-status-change", "prev-status": before, "status": status}
+
+
+PAUSE = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
+COLLECTED = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
+HEALTHY = {
+    **{
+        f"results that fit, {w} workers, {t} threads": lambda w=w, t=t: with_tables(
+            Cluster(w, t).run([Task(1.0)] * 10 * w * t), memory=held(100, 200, 100)
+        )
+        for w, t in SIZES
+    },
+    "a few spilled bytes": lambda: with_tables(
+        Cluster(2).run([Task(1.0)] * 40), memory=held(100, 700), fine=watched(5e7, 4.0)
+    ),
+    # the first worker may not run these tasks, so its pause changes nothing
+    "a pause that changes nothing": lambda: Cluster(2, events=PAUSE).run(
+        [Task(1.0, on=(1,), pinned=False) for _ in range(10)]
+    ),
+    "collections while no task runs": lambda: with_tables(Cluster(1).run([Task(1.0)]), memory=COLLECTED),
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_memory_that_costs_no_time_is_healthy(case):
+    assert not found(HEALTHY[case]())
 
 
 @pytest.mark.parametrize("read", [0, 10**9])
@@ -72,24 +96,6 @@ def test_spilling_that_costs_nothing_is_only_information(read, golden):
         only(found(with_tables(run, memory=held(100, 700), fine=watched(1.3e9, 4.0, read))), "memory-spill")
     )
     assert finding.lost_s == 0
-
-
-def test_a_few_spilled_bytes_are_not_reported():
-    run = Cluster(2).run([Task(1.0)] * 40)
-    assert not found(with_tables(run, memory=held(100, 700), fine=watched(5e7, 4.0)))
-
-
-def test_a_pause_that_does_not_change_the_idle_threads_is_healthy():
-    """The first worker may not run these tasks, so its pause changes nothing."""
-    tasks = [Task(1.0, on=(1,), pinned=False) for _ in range(10)]
-    events = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
-    assert not found(Cluster(2, events=events).run(tasks))
-
-
-def test_garbage_collections_while_no_task_runs_are_healthy():
-    run = Cluster(1).run([Task(1.0)])
-    rows = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
-    assert not found(with_tables(run, memory=rows))
 
 
 # ------------------------------------------------------------------ what it cost
@@ -188,11 +194,6 @@ def held_results_of(nbytes, limit, workers, process):
 
 
 # ------------------------------------------------------------------ pauses
-
-
-def change(status):
-    before = "paused" if status == "running" else "running"
-    return {"action": "worker-status-change", "prev-status": before, "status": status}
 
 
 @pytest.mark.parametrize("on", [(0, 1), (1,)])

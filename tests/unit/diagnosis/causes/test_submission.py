@@ -265,23 +265,19 @@ def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested,
     assert "nested-client" not in findings("child")
 
 
-def test_tasks_that_secede_and_fill_the_threads_are_healthy(nested):
+def test_tasks_that_secede_and_fill_the_threads_or_do_not_wait_are_healthy(nested):
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
     rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1 + i % 4, 0.1) for i in range(36)]
     assert not find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
+    rows = [row("parent", i, i, 0.0, 1.0) for i in range(8)]  # as with `fire_and_forget`
+    rows += [row("child", i, i, 1.0, 3.0, 1 + i, 0.5) for i in range(8)]
+    assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
 def test_seceded_tasks_that_send_one_task_after_another_are_nested_client(nested, golden):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
     golden(only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client"))
-
-
-def test_tasks_that_send_tasks_without_waiting_for_them_are_healthy(nested):
-    """As with `fire_and_forget`."""
-    rows = [row("parent", i, i, 0.0, 1.0) for i in range(8)]
-    rows += [row("child", i, i, 1.0, 3.0, 1 + i, 0.5) for i in range(8)]
-    assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
 def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client(nested):

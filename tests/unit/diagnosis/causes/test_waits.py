@@ -37,25 +37,24 @@ def test_the_line_with_most_waiting_is_named(golden):
     assert golden(find(Cluster(8, events=events).run([Task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
 
 
-def test_durations_that_differ_by_waiting_are_not_skewed_tasks():
+def test_durations_that_differ_by_waiting_are_not_skewed_and_waits_for_own_tasks_are_nested_clients():
     tasks = [Task(0.2 * (1 + i % 8)) for i in range(40)]
     assert list(find(Cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
-
-
-def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients():
     tasks = [*[Task(10.0, "outer")] * 8, *[Task(0.5, "inner", graph=1)] * 8]
-    graphs = [Graph(), Graph(1.0, client="Client-worker-1")]
-    events = [wait("Future.result", 70.0, 8, "outer")]
-    assert "waiting-tasks" not in find(Cluster(9, events=events).run(tasks, graphs))
+    nested = Cluster(9, events=[wait("Future.result", 70.0, 8, "outer")])
+    assert "waiting-tasks" not in find(nested.run(tasks, [Graph(), Graph(1.0, client="Client-worker-1")]))
 
 
-def test_the_lock_of_store_is_told_as_the_option_of_the_users_call():
-    events = [wait("Lock.acquire", 40.0, where="core.py:4814 in load_store_chunk")]
-    assert "`lock=False`" in find(Cluster(8, events=events).run([Task(1.0)] * 80))["waiting-tasks"].remedy
-
-
-def test_a_wait_of_an_unknown_kind_has_a_remedy_too(golden):
-    golden(find(Cluster(8, events=[wait("Newcomer.join", 40.0)]).run([Task(1.0)] * 80))["waiting-tasks"])
+@pytest.mark.parametrize(
+    ("what", "where"),
+    [
+        pytest.param("Lock.acquire", "core.py:4814 in load_store_chunk", id="the lock of store"),
+        pytest.param("Newcomer.join", "mine.py:7 in load", id="an unknown kind"),
+    ],
+)
+def test_the_lock_of_store_and_an_unknown_wait_have_remedies_of_their_own(what, where, golden):
+    run = Cluster(8, events=[wait(what, 40.0, where=where)]).run([Task(1.0)] * 80)
+    golden(find(run)["waiting-tasks"])
 
 
 # ------------------------------------------------------------------ trials that were stopped
