@@ -33,7 +33,10 @@ SERIAL = "serialisation-bound"
 UNMEASURED = "nothing-measured"
 
 NO_STEALING = {"distributed.scheduler.work-stealing": False}
-NO_LINKS = {"kind": "simulated", "bandwidth": "inf"}  # as if gigabytes that the client scatters were there already
+NO_LINKS = {
+    "kind": "simulated",
+    "bandwidth": "inf",
+}  # no link takes time, as if the scattered gigabytes were there already
 GIVEN_UP_SOON = {"distributed.scheduler.allowed-failures": 1}
 
 
@@ -46,11 +49,11 @@ class Case:
     workload: str  # function of `workloads.py`, or a built-in workload's name
     workers: tuple[int, ...]  # workers of each point
     threads: int = 1  # threads of each worker
-    params: Mapping[str, Any] = field(default_factory=dict)  # of the workload; a tuple has one value per point
+    params: Mapping[str, Any] = field(default_factory=dict)  # of the workload; a tuple: one for each point
     config: Mapping[str, Any] = field(default_factory=dict)  # dask configuration
     cluster: Mapping[str, Any] = field(default_factory=lambda: {"kind": "simulated"})  # specification of the cluster
     also: tuple[str, ...] = ()  # codes that may come first as well
-    seed: int = 0  # of the durations, where the workload has a parameter of that name
+    seed: int = 0  # seed of the durations, where the workload has a parameter `seed`; 0 for none
     timeout_s: float = 120.0  # real seconds until the trial is stopped
     quiet_loss: str = ""  # why worker time does not show the loss; empty where it does
 
@@ -60,7 +63,7 @@ class Case:
         return self.cluster["kind"] != "simulated"
 
     def sweep(self) -> dict[str, Any]:
-        """As a user would write it."""
+        """The sweep as a user would write it."""
         reference = self.workload if {"-", ":"} & {*self.workload} else f"{FILE}:{self.workload}"
         points = []
         for i, workers in enumerate(self.workers):
@@ -82,7 +85,7 @@ class Case:
 def case(
     name: str, workload: str, workers: int | tuple[int, ...], *, also: str = "", quiet: str = "", **rest: Any
 ) -> Case:
-    """One case; what is no field of `Case` is a parameter of the workload."""
+    """One case; arguments that are no fields of `Case` are parameters of the workload."""
     options = {key: rest.pop(key) for key in ("threads", "config", "cluster", "seed", "timeout_s") if key in rest}
     sizes = (workers,) if isinstance(workers, int) else workers
     expect = name.partition("/")[0]

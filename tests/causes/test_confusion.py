@@ -25,8 +25,8 @@ from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
 CODES = set(by_code())
-# Two cores cannot show the first two, and what is unknown today should be known tomorrow. Workers that join during a
-# trial make it invalid on the clusters there are: what was late is tested on tables alone.
+# Codes without a case. The first two need more than two cores. Workers that join during a trial make it invalid on
+# these clusters, so `late-workers` is tested on tables alone. An unknown cause cannot be provoked on purpose.
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     *("experiments", "too-short"),  # information, which takes several points, and a trial of next to nothing
@@ -75,7 +75,7 @@ def test_the_tested_cases_cover_all_simulated_causes() -> None:
 
 
 def test_faulty_cases_lose_much_time_and_healthy_ones_little(results: list[Result]) -> None:
-    """Otherwise the label of a case would name a cause that its trial does not show."""
+    """A label is right only if the worker time of its trial shows the loss."""
     doubtful = [(result.case.name, round(result.lost, 2)) for result in results if not matrix.shows_its_label(result)]
     assert doubtful == []
 

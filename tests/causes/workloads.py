@@ -269,7 +269,7 @@ def pipeline(client, *, items: int = 100, seed: int = 0):
 
 @modelled
 def chain(client, *, length: int = 20, seconds: float = 1.0, chains: int = 1, shape: str = "futures"):
-    """Tasks of which each needs the one before."""
+    """Chains of tasks, each of which needs the one before."""
     ends: list[Any] = []
     for lane in range(chains):
         value: Any = None
@@ -522,7 +522,7 @@ def semaphore(client, *, items: int = 40, leases: int = 100):
 
 @modelled
 def shared(client, *, items: int = 64, serves: int = 2, start_up: float = 0.0, jitter: float = 0.0):
-    """Tasks that share something outside Dask, which serves so many threads at once; or a start-up of each worker."""
+    """Tasks that share something outside Dask that serves `serves` threads at once; workers may need a start-up."""
     rng = random.Random(items)
     each = 0.5 * max(1.0, sum(client.nthreads().values()) / serves)
 
@@ -550,7 +550,7 @@ def narrowing(client, *, items: int = 40, few: int = 2, rounds: int = 1):
 
 @modelled
 def again(client, *, items: int = 40, load: float = 1.0, use: float = 0.2, rounds: int = 4, form: str = "delayed"):
-    """Results of the same loaded data, one after another; `persisted` keeps the data, `one_go` computes all at once."""
+    """Several computations from the same loaded data; `persisted` keeps the data, `one_go` computes all at once."""
     one = dask.delayed(step, pure=False)
     if form == "bag":
         import dask.bag as db
@@ -709,7 +709,7 @@ def exchange(
 
 
 class Parcel:
-    """Data that takes long to unpack: a great many small Python objects."""
+    """Many small Python objects, which take long to unpack."""
 
     def __init__(self, objects: int):
         self.content = {f"name-{i}": (i, str(i), [i, i + 1]) for i in range(objects)}

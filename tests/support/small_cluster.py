@@ -19,7 +19,7 @@ from scalescope.model.trial import Trial, TrialState
 from support.findings import findings_of
 
 EPOCH = 1_000.0
-# Codes judged by their share of the makespan alone; a large graph also costs time before it
+# Codes whose lost time lies within the makespan; a large graph, for one, also costs time before it
 NOTEWORTHY = {
     *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks", "results-awaited-in-loop", "slow-submission"),
     *("few-tasks-in-flight", "nested-client", "worker-restriction", "late-workers", "data-locality"),
@@ -28,23 +28,23 @@ NOTEWORTHY = {
 
 @dataclass(frozen=True)
 class Task:
-    seconds: float  # how long it takes
+    seconds: float  # duration on a worker of usual speed
     name: str = "work"  # its prefix, and its group
     needs: tuple[int, ...] = ()  # indices of tasks whose results it needs
     graph: int = 0  # index of the graph that it was sent in
-    on: tuple[int, ...] = ()  # workers that may run it; none are all
-    pinned: bool = True  # whether that is a restriction, rather than where the scheduler put it
-    nbytes: int = 28  # size of its result
-    transfer: float = 0.0  # seconds of fetching its inputs
+    on: tuple[int, ...] = ()  # workers that may run it; empty means all of them
+    pinned: bool = True  # True if `on` is a restriction, False if the scheduler chose these workers
+    nbytes: int = 28  # bytes of its result
+    transfer: float = 0.0  # seconds in which its inputs are fetched
 
 
 @dataclass(frozen=True)
 class Graph:
     """When a graph is sent: at a time, or some time after all tasks of another one have ended."""
 
-    at: float = 0.0
-    after: int | None = None
-    seconds: float = 0.0
+    at: float = 0.0  # seconds from the begin, or from the end of `after`
+    after: int | None = None  # index of a graph whose tasks must have ended
+    seconds: float = 0.0  # seconds in which the scheduler takes it in
     nbytes: int = 1000
     client: str = "Client-1"
     task: str = ""  # key of the task that sends it
@@ -54,27 +54,27 @@ class Graph:
 class Cluster:
     """Runs tasks in their order on the first free worker that may have them."""
 
-    workers: int  # how many
-    threads: int = 1  # of each
-    # when a worker joins, by index; those not in here are there from before
+    workers: int  # number of workers
+    threads: int = 1  # threads of each worker
+    # Moment at which a worker joins, by index; all others are there from before
     joined: Mapping[int, float] = field(default_factory=dict)
-    left: Mapping[int, float] = field(default_factory=dict)  # when a worker leaves after its last task, by index
-    slower: Mapping[int, float] = field(default_factory=dict)  # how many times slower a worker is, by index
-    dispatch_s: float = 0.0  # what the scheduler needs to hand out a task, one after the other
-    gap_s: float = 0.0  # what a worker needs before each task
-    hosts: int = 1  # hosts on which the workers are, in turn
-    asked: int = 0  # workers asked for; as many as there are unless given
+    left: Mapping[int, float] = field(default_factory=dict)  # moment at which a worker leaves, by index
+    slower: Mapping[int, float] = field(default_factory=dict)  # factor on the durations of tasks on a worker, by index
+    dispatch_s: float = 0.0  # seconds in which the scheduler hands out a task, one after the other
+    gap_s: float = 0.0  # seconds that a worker needs before each task
+    hosts: int = 1  # number of hosts; workers are on them in turn
+    asked: int = 0  # workers asked for; 0 means as many as there are
     events: Sequence[tuple[float, str, Mapping[str, Any]]] = ()
 
     def run(self, tasks: Sequence[Task], graphs: Sequence[Graph] = (Graph(),), **trial: Any) -> Observation:
-        """What a trial of these tasks leaves."""
+        """The observation of a trial of these tasks."""
         rows, sent = _Run(self, tasks, graphs).finish()
         return self.observe(rows, graphs, sent, **trial)
 
     def observe(
         self, rows: Sequence[Mapping[str, Any]], graphs: Sequence[Graph] = (), sent: Sequence[float] = (), **given: Any
     ) -> Observation:
-        """The trial of these rows of the table `tasks`; times are relative."""
+        """The observation of a trial with these rows of the table `tasks`; times are relative to its begin."""
         counts = Counter(row.get("graph", 0) for row in rows)
         tables = {
             "tasks": _columns("tasks", [{**row, "graph": row.get("graph", -1) + 1} for row in rows]),
@@ -240,7 +240,7 @@ def find(observation: Observation) -> dict[str, Finding]:
 
 
 def standing(on: Cluster, standstill: Standstill, finished: Sequence[Task] = ()) -> Observation:
-    """A trial that its time limit ended at a standstill, after these tasks had finished."""
+    """A trial that stood still until its time limit, after these tasks had finished."""
     facts = {STANDSTILL: json.loads(json.dumps(standstill.to_mapping()))}
     given = {"state": TrialState.INVALID, "reason": "timed out", "facts": facts, "metrics": None}
     return on.run(finished, **given) if finished else on.observe([], **given)

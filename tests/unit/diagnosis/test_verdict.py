@@ -56,7 +56,7 @@ def by_beam(trial):
 
 
 def merged(trial):
-    """All tasks of a chain in one stage."""
+    """The same trial, as if all tasks of its chain were one stage."""
     return replace(trial, metrics=replace(trial.metrics, widest_stage=trial.metrics.tasks))
 
 
@@ -267,7 +267,7 @@ def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, gol
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), replace(lost, metrics=None)])) == ["invalid-trials"]
 
 
-def test_where_a_trial_counts_others_show_faults_alone(bag_trial):
+def test_beside_a_valid_trial_invalid_ones_show_only_their_faults(bag_trial):
     found = (Finding("uneven-waves", Severity.INFO, "waves.", ""), Finding("deadly-task", Severity.HIGH, "died.", ""))
     lost = replace(spoilt(bag_trial(4, [1] * 4), TrialState.INVALID, "lost a worker"), findings=found)
     assert "uneven-waves" in codes(diagnose(BEAM, [lost]))
@@ -348,7 +348,7 @@ def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_tri
 # ------------------------------------------------------------------ all
 
 
-def test_findings_are_the_same_after_json(bag_trial):
+def test_findings_survive_json_unchanged(bag_trial):
     for finding in diagnose(BEAM, [bag_trial(300, chunks(300, 128))]).findings:
         assert Finding.from_mapping(finding.to_mapping()) == finding
 

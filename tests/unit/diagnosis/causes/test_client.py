@@ -61,7 +61,7 @@ def test_a_client_that_works_before_and_after_all_tasks_is_found_busy(golden):
     work = ("my_job.py:9 <module>", "", 0)
     observed = watched(rounds(1), (0.2, SLEEP), (2.5, GATHER), (4.0, work), begin=-0.2)
     finding = golden(find(observed)["client-busy"])
-    assert finding.lost_s == pytest.approx(8 * 4.2)  # and half a second on the way to the client, which is not its work
+    assert finding.lost_s == pytest.approx(8 * 4.2)  # without the half second in which results were on their way
     assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
 
 
@@ -102,7 +102,7 @@ def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(gold
 @pytest.mark.parametrize(
     ("call", "promised"), [("future.result", True), ("client.run", False), ("client.wait_for_workers", False)]
 )
-def test_a_call_that_is_no_task_takes_as_long_elsewhere(call, promised):
+def test_no_gain_is_promised_for_a_call_that_runs_no_task(call, promised):
     observed = watched(rounds(1), (5.0, ("my_job.py:9 main", call, 1)))
     metrics = replace(observed.trial.metrics, elapsed_s=observed.attempts.elapsed)
     finding = find(Observation.of(replace(observed.trial, metrics=metrics), observed.tables))["client-waits"]
@@ -224,7 +224,7 @@ def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph():
 @pytest.mark.parametrize(
     ("nbytes", "graphs", "said"),
     [
-        (2_000_000, 1, "client-busy"),  # of 60 tasks: they carry little
+        (2_000_000, 1, "client-busy"),  # one graph of 60 tasks: each carries little
         (20_000_000, 1, "large-graph"),
         (2_000_000, 60, "serialisation-bound"),
         (2_000, 60, "client-busy"),
@@ -251,7 +251,7 @@ ANSWER = ("my_job.py:30 main", "actor.fit.result", 1)
 
 
 def acting(calls: Sequence[tuple[int, float]], seconds: float = 0.5) -> Observation:
-    """8 actors made in 0.1 s on a worker each, and calls of them: worker, and when in seconds."""
+    """One actor on each of 8 workers, made in 0.1 s; `calls` are worker and begin in seconds."""
     events = []
     for worker, begin in calls:
         message = {"worker": f"tcp://10.0.0.{worker}:4000", "end": EPOCH + begin + seconds, "seconds": seconds}

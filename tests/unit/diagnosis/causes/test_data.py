@@ -231,7 +231,9 @@ def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(managed, golden)
 
 def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy():
     assert not found(Cluster(4, events=paused(0, 1.0, 1.2)).run([Task(1.0)] * 40))
-    tasks = [Task(10.0) if i else Task(1.0) for i in range(4)]  # one each, and no more for the one that is paused
+    tasks = [
+        Task(10.0) if i else Task(1.0) for i in range(4)
+    ]  # one task for each worker, so that none waits for the paused one
     assert not found(Cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
 
 
@@ -245,7 +247,7 @@ def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers
     tasks = [Task(1.0, "load", graph=i // each) for i in range(each * times)]
     graphs = [Graph(after=i - 1 if i else None) for i in range(times)]
     run = Cluster(workers, threads).run(tasks, graphs)
-    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # keys of the user: new work each time
+    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own key: new work each time
     finding = golden_once(only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation"))
     assert finding.lost_s == pytest.approx((times - 1) * each)
 

@@ -13,16 +13,16 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 
-STEP_S = 0.5  # so coarse that NVML's delay is none
+STEP_S = 0.5  # seconds between samples; so long that the delay of NVML does not matter
 
 
 @dataclass
 class Use:
-    """What a task of one prefix does with the card."""
+    """Use of the card by a task of one prefix."""
 
     busy: float  # utilisation while it runs
-    doing: str = ""
-    cpu: float = 1.0
+    doing: str = ""  # what the thread does besides, such as `copying`; empty if it runs Python
+    cpu: float = 1.0  # cores that the thread uses
 
 
 def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] = (), cards: int = 0, **facts: dict):

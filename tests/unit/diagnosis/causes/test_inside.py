@@ -26,7 +26,7 @@ PICKLE = "job.py:7 load;pickle.load()"
 
 
 def ran(stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
-    """A trial whose tasks did this, by stack and share of the samples."""
+    """A trial whose samples of tasks show these stacks, with their shares."""
     run = Cluster(workers).run([Task(first_s, "load"), *(Task(1.0, "load") for _ in range(workers * each - 1))])
     spent = workers * each
     told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
@@ -40,7 +40,7 @@ def ran(stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
     [
         ({}, 0.05),
         ({COMPUTE: 1.0}, 0.98),
-        ({COMPUTE: 1.0}, 0.4),  # the interpreter, or a busy host
+        ({COMPUTE: 1.0}, 0.4),  # the rest is the interpreter lock, or a busy host
         ({"job.py:7 load;pandas.core.frame.sort_values;numpy.argsort()": 1.0}, 0.98),
         ({"job.py:7 load;json.loads;json.decoder.decode": 1.0}, 0.98),
         ({COMPUTE: 0.95, LOCK: 0.05}, 0.95),
@@ -78,7 +78,7 @@ def test_a_lock_is_named_by_its_call(call, golden):
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
 
 
-def test_without_the_lock_tasks_take_as_long_as_the_one_that_nobody_was_before():
+def test_without_the_lock_all_tasks_would_take_as_long_as_the_one_that_never_waited():
     run = ran({LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
     gain = found(run)["lock-bound"].gain
     assert gain.predicted_s == pytest.approx(gain.now_s * 0.25, rel=0.1)
@@ -169,7 +169,7 @@ def test_imports_once_in_each_worker_are_no_fault_of_a_script_that_makes_them(fi
         pytest.param({"samples": 50, "reading": 50}, False, id="it costs little"),
     ],
 )
-def test_a_call_that_each_task_makes_anew(changes, named, golden_once):
+def test_a_call_that_each_task_repeats_is_found_as_task_overhead(changes, named, golden_once):
     told = {"prefix": "load", "call": "open_model", "arguments": "'m.json', None", "where": "job.py:9 load"}
     told |= {"samples": 700, "reading": 600, "tasks": 36, "processes": 2, "seen": 40, **changes}
     run = ran({COMPUTE: 1.0}, cpu=0.98)
@@ -212,7 +212,7 @@ BLOCKS = "event-loop;job.py:7 load;time.sleep()"
 
 
 def on_loops(stack, share, *, threads=4, workers=2, each=40):
-    """Coroutine functions of half a second, one at a time on each worker, which has so many threads."""
+    """Coroutine functions of half a second, one at a time on each worker of `threads` threads."""
     run = Cluster(workers).run([Task(0.5, "load") for _ in range(workers * each)])
     spent = workers * each * 0.5
     tables = {**run.tables, **inside({"load": (0.0, spent)}, {stack: round(100 * spent * share)})}

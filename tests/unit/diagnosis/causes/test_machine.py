@@ -22,13 +22,13 @@ found = partial(findings_of, codes=CODES, bounded=CODES)
 
 
 def load(cpus=8, *, ours=0.3, own=0.0, others=0.02, stolen=0.0, seconds=9.0):
-    """What the driver says of its host."""
+    """The fact `host.load`: shares of the host's cores."""
     shares = {"ours": ours, "own": own, "others": others, "stolen": stolen, "idle": 1 - ours - others - stolen}
     return {"cpus": cpus, "seconds": seconds, **shares}
 
 
 def on(observation, host, *, cpu=None, lag=(), graphs=(), clock="real", late=lambda *_: 0.0, workers=None):
-    """The same trial on a host, with samples of each worker's CPU (a number, or of worker and sample) and stalls."""
+    """The same trial on a host, with samples of CPU (a number, or a function of worker and sample) and stalls."""
     addresses = observation.tables["workers"]["worker"]
     seconds = observation.attempts.makespan
     tables = dict(observation.tables)
@@ -74,7 +74,7 @@ def full(workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
 
 
 def clocks(observation, *, computing, for_core, stack="job.py:9 parse"):
-    """The same trial, whose threads told these shares of their time, and waited for the rest."""
+    """The same trial with clocks of threads: shares of computing and of waiting for a core; they wait for the rest."""
     busy = observation.seconds("busy")
     told = inside({"parse": (computing * busy, (1 - computing) * busy)}, {stack: 1000})
     workers = dict(observation.tables["workers"])
@@ -112,7 +112,7 @@ def test_cpu_samples_follow_the_clock_of_each_worker():
         pytest.param(0.02, 0.03, "job.py:9 parse", False, id="they wait in a call that is not known"),
     ],
 )
-def test_threads_take_turns_on_a_host_that_others_fill(computing, for_core, stack, is_locked):
+def test_threads_that_take_turns_are_gil_bound_on_a_full_host_too(computing, for_core, stack, is_locked):
     run = on(full(1, 4, gap_s=KEPT_S), load(2, ours=0.2, others=0.78))
     assert ("gil-bound" in found(clocks(run, computing=computing, for_core=for_core, stack=stack))) == is_locked
 
@@ -147,8 +147,8 @@ def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown():
     assert found(run)["gil-bound"].confidence < 0.7
 
 
-# Name: workers, threads, host, what samples tell, and more of the trial. Where the lock is free, each next task starts
-# at once.
+# Workers, threads, host, samples and other arguments of `full`, by name. If the lock is free, each next task starts at
+# once.
 UNLOCKED = {
     **{
         f"they partly wait, {threads} threads, gap {gap_s}": (1, threads, load(4), {"cpu": 1.0}, {"gap_s": gap_s})
@@ -214,7 +214,7 @@ def test_without_recorded_cpu_nothing_is_found():
 
 
 def starved(workers, *, stall=1.0, every=2.0, rounds=5):
-    """Between rounds of tasks, all of which were known from the first, nothing is handed out for a while."""
+    """Rounds of tasks that were all known at first; between two rounds nothing is handed out for `stall` seconds."""
     run = Cluster(workers).run([Task(every - stall) for _ in range(workers * rounds)])
     turn = [row // workers for row in range(workers * rounds)]
     tasks = dict(run.tables["tasks"])
@@ -487,7 +487,7 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("case", HEALTHY)
-def test_what_costs_nothing_on_a_machine_is_healthy(case):
+def test_a_machine_that_costs_no_time_is_healthy(case):
     assert not found(HEALTHY[case]())
 
 

@@ -41,7 +41,7 @@ def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
 
 
 def watched(written, seconds, read=0):
-    """Fine metrics of a worker that spills, and whose tasks read back."""
+    """Fine metrics of a worker that writes results to disk and whose tasks read some back."""
     return [
         ("memory-monitor", "", "disk-write", "bytes", written),
         ("memory-monitor", "", "disk-write", "seconds", seconds),
@@ -246,7 +246,7 @@ def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_f
 # ------------------------------------------------------------------ garbage collection
 
 
-def test_collections_of_what_each_task_loads_anew_are_no_cause_of_their_own():
+def test_collections_caused_by_loading_are_not_found_as_garbage_collection():
     run = Cluster(2).run([Task(1.0, "match")] * 16)
     seen = with_tables(
         run, memory=[(worker, 0.5 * (i + 1), {"collecting": 0.25}) for worker in (0, 1) for i in range(16)]

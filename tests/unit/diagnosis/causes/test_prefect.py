@@ -45,7 +45,7 @@ def flow():
 
 def test_a_flow_whose_functions_take_a_good_part_of_the_time_is_healthy(flow):
     assert not find(flow(function=76.0))
-    assert not find(flow(function=30.0))  # what is around it takes less than twice as long as the function
+    assert not find(flow(function=30.0))  # Prefect takes less than twice as long as the function
 
 
 def test_a_flow_whose_functions_were_not_recorded_gets_no_finding(flow):
@@ -115,7 +115,8 @@ def limited(seconds):
 
 def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(flow, golden):
     assert golden(only(find(flow(function=38.0, events=limited(40.0))), "waiting-tasks")).lost_s == pytest.approx(40.0)
-    assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))  # asking takes as long
+    # Asking for a slot alone takes as long.
+    assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))
 
 
 @pytest.mark.parametrize("client", ["Client-1", FLOW])
@@ -144,7 +145,7 @@ def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(g
 
 
 def also_sent(observation, tasks):
-    """Add tasks to the first graph that have no row."""
+    """The same trial, whose first graph had so many more tasks, which have no row."""
     observation.tables["graphs"]["tasks"][0] += tasks
     return observation
 

@@ -17,7 +17,7 @@ SLOW = "slow-worker"
 
 
 def measured(run, *, cpu=None, core_wait_s=None, idle=0.5, stacks=None, kind="own"):
-    """The same trial with samples of each worker's CPU, seconds without a core, and a host with so much idle."""
+    """The same trial with samples of CPU and seconds without a core of each worker, on a host with a share idle."""
     tables, addresses = dict(run.tables), run.attempts.addresses
     if cpu is not None:
         moments = range(int(run.attempts.makespan))

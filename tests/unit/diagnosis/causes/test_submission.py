@@ -83,7 +83,7 @@ def paces():
 
 
 @pytest.mark.parametrize(("workers", "tasks", "graphs", "codes"), [pytest.param(*rest, id=id) for id, *rest in paces()])
-def test_the_pace_of_the_client_alone_decides_what_is_found(workers, tasks, graphs, codes):
+def test_each_pace_of_the_client_has_its_own_finding(workers, tasks, graphs, codes):
     assert list(find(Cluster(workers).run(tasks, graphs))) == codes
 
 
@@ -171,7 +171,7 @@ def test_without_the_table_of_graphs_nothing_is_found():
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_client_that_sends_too_slowly_is_found_as_slow_submission(workers, seed, golden_once):
-    """The client takes four times as long between two calls as it may."""
+    """Between two calls, the client takes four times as long as would keep the threads busy."""
     rng = random.Random(seed)
     seconds = rng.choice([0.5, 2.0])
     every = 4 * seconds / workers

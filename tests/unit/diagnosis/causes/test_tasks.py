@@ -33,7 +33,7 @@ def test_one_task_much_longer_than_the_others_is_found_as_straggler(workers, thr
     assert finding.severity is Severity.HIGH
 
 
-def test_time_lost_to_a_straggler_is_what_the_other_threads_wait():
+def test_time_lost_to_a_straggler_is_the_wait_of_the_other_threads():
     finding = find(Cluster(10).run([Task(10.0), *[Task(1.0)] * 39]))["straggler"]
     # Forty equal tasks would take 4 s. The other nine are through with theirs after 5 s (six of them after 4 s), and
     # wait 5 s for the long one.

@@ -85,7 +85,7 @@ def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(golden)
 
 
 def test_the_cause_that_loses_most_comes_first():
-    """Half an hour on one worker, and a straggler at the end of it."""
+    """A minute of tasks that are bound to one worker, and a straggler among the others."""
     tasks = [Task(1.0, "write", on=(0,)) for _ in range(60)] + [Task(4.0 if i == 7 else 1.0) for i in range(60)]
     found = verdict(Cluster(10).run(tasks))
     assert codes(found)[0] == "worker-restriction"
