@@ -16,9 +16,9 @@ from scalescope.model.records import from_rows
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
-from support.findings import findings_of
+from support.findings import findings_of, observed
+from support.small_records import EPOCH
 
-EPOCH = 1_000.0
 # Codes whose lost time lies within the makespan; a large graph, for one, also costs time before it
 NOTEWORTHY = {
     *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks", "results-awaited-in-loop", "slow-submission"),
@@ -244,3 +244,32 @@ def standing(on: Cluster, standstill: Standstill, finished: Sequence[Task] = ())
     facts = {STANDSTILL: json.loads(json.dumps(standstill.to_mapping()))}
     given = {"state": TrialState.INVALID, "reason": "timed out", "facts": facts, "metrics": None}
     return on.run(finished, **given) if finished else on.observe([], **given)
+
+
+def in_turn(count: int, at: float = 0.01, **given: Any) -> list[Graph]:
+    """Graphs that are each sent `at` seconds after the tasks of the one before have ended."""
+    return [Graph(after=i - 1, at=at, **given) if i else Graph(**given) for i in range(count)]
+
+
+def paused(worker: int, begin: float, end: float) -> list[tuple[float, str, dict[str, str]]]:
+    """Events of a worker that pauses from one moment to another."""
+    change = {"action": "worker-status-change"}
+    return [
+        (begin, address(worker), change | {"prev-status": "running", "status": "paused"}),
+        (end, address(worker), change | {"prev-status": "paused", "status": "running"}),
+    ]
+
+
+def with_tables(
+    run: Observation, memory: Sequence[Any] = (), fine: Sequence[Any] = (), limit: float = 400 * 2.0**20, **facts: Any
+) -> Observation:
+    """The same trial with rows of the tables memory (worker, time, other columns) and fine_metrics."""
+    rows = [{"worker": address(worker), "time": EPOCH + time, **rest} for worker, time, rest in memory]
+    names = ("context", "prefix", "activity", "unit", "value")
+    tables = {
+        **run.tables,
+        "workers": {**run.tables["workers"], "memory_limit": [int(limit)] * len(run.tables["workers"]["worker"])},
+        "memory": from_rows("memory", rows),
+        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
+    }
+    return observed(replace(run.trial, facts=facts), tables)

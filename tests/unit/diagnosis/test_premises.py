@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import observed, watched
-from support.small_cluster import Cluster, Graph, Task, find
-from support.small_records import EPOCH
+from support.small_cluster import Cluster, Graph, Task, find, with_tables
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.cause import Premise
@@ -15,7 +14,6 @@ from scalescope.diagnosis.causes.memory import MEMORY_SPILL
 from scalescope.diagnosis.causes.too_few_partitions import TOO_FEW_PARTITIONS
 from scalescope.diagnosis.observation import Remedy, TrialCause
 from scalescope.model.finding import Severity
-from scalescope.model.records import from_rows
 from scalescope.model.sweep import Point
 
 MIB = 2.0**20
@@ -105,27 +103,16 @@ def test_no_remedy_promises_less_than_the_cores_need(cpus, least_s):
 # ------------------------------------------------------------------ memory
 
 
-def sizes(held, disk):
-    return {"managed": int(held), "rss": int(held), "spilled": int(disk)}
-
-
 def with_memory(run, samples, limit, **host):
     """The trial with samples (worker, time, bytes of results, bytes on disk) and a limit of its workers' memory."""
-    rows = [
-        {"worker": f"tcp://10.0.0.{worker}:4000", "time": EPOCH + time, **sizes(held, disk)}
+    fine = [("bytes", 2e9), ("seconds", 1.0)]
+    memory = [
+        (worker, time, {"managed": int(held), "rss": int(held), "spilled": int(disk)})
         for worker, time, held, disk in samples
     ]
-    workers = {**run.tables["workers"], "memory_limit": [int(limit)] * len(run.tables["workers"]["worker"])}
-    workers["host"] = ["localhost"] * len(workers["worker"])
-    fine = [("memory-monitor", "", "disk-write", name, value) for name, value in (("bytes", 2e9), ("seconds", 1.0))]
-    names = ("context", "prefix", "activity", "unit", "value")
-    tables = {
-        **run.tables,
-        "workers": workers,
-        "memory": from_rows("memory", rows),
-        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
-    }
-    return observed(replace(run.trial, facts={"host": host}), tables)
+    seen = with_tables(run, memory, [("memory-monitor", "", "disk-write", *each) for each in fine], limit, host=host)
+    seen.tables["workers"]["host"] = ["localhost"] * len(seen.tables["workers"]["worker"])
+    return seen
 
 
 @pytest.mark.parametrize(

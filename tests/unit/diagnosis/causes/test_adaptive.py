@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 from support.findings import only
-from support.small_cluster import Cluster, Graph, Task, find
+from support.small_cluster import Cluster, Graph, Task, address, find
 
 from scalescope.diagnosis.causes import by_code
 
 ADAPTIVE = {"cluster": {"adaptive": {"minimum": 1, "maximum": 4, "interval": 1.0, "wait_count": 3}}}
-
-
-def address(worker):
-    return f"tcp://10.0.0.{worker}:4000"
 
 
 def retired(worker, when):

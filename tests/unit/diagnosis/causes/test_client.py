@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import Doing, observed, only, watched
-from support.small_cluster import Cluster, Graph, Task, find
+from support.small_cluster import Cluster, Graph, Task, find, in_turn
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
@@ -23,7 +23,7 @@ ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 def rounds(count: int = 3, pause: float = 0.0) -> Observation:
     """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
-    graphs = [Graph(after=i - 1, at=pause) if i else Graph() for i in range(count)]
+    graphs = in_turn(count, pause)
     return Cluster(8).run([Task(2.0, graph=i, nbytes=2**20) for i in range(count) for _ in range(8)], graphs)
 
 
@@ -73,7 +73,7 @@ def test_of_several_client_lines_the_one_with_most_time_is_named(golden):
 
 @pytest.mark.parametrize(("pauses", "code", "at"), [(3, "client-busy", 61), (0, "results-awaited-in-loop", 70)])
 def test_the_line_of_the_client_is_kept_as_the_place_of_the_finding(pauses, code, at):
-    run = Cluster(8).run([Task(2.0, graph=i) for i in range(8)], [Graph(after=i - 1 if i else None) for i in range(8)])
+    run = Cluster(8).run([Task(2.0, graph=i) for i in range(8)], in_turn(8, 0.0))
     begin, waits = -2.0 * pauses, [(2.0, GATHER)] * 8
     place = find(watched(run, *[(2.0, SLEEP)] * pauses, *waits, begin=begin))[code].place
     assert place == Place("my_job.py", at, "prepare" if pauses else "main")
@@ -141,7 +141,7 @@ def test_waits_for_another_cluster_do_not_count_as_lost_time():
 
 
 def test_a_loop_is_judged_without_its_waits_for_another_cluster():
-    graphs = [Graph(after=i - 1, at=5.0) if i else Graph() for i in range(10)]
+    graphs = in_turn(10, 5.0)
     loop = Cluster(8).run([Task(1.0, graph=i) for i in range(10)], graphs)
     run = watched(loop, (1.0, GATHER), *[(4.0, ELSEWHERE), (1.0, SLEEP), (1.0, GATHER)] * 9)
     finding = find(run)["slow-submission"]
@@ -152,7 +152,7 @@ def test_a_loop_is_judged_without_its_waits_for_another_cluster():
 
 
 def test_the_gaps_of_a_submission_loop_are_not_charged_to_client_busy():
-    graphs = [Graph(after=i - 1, at=1.0) if i else Graph() for i in range(10)]
+    graphs = in_turn(10, 1.0)
     loop = Cluster(8).run([Task(1.0, graph=i) for i in range(10)], graphs)
     rows = [(1.0, GATHER), *[(1.0, SLEEP), (1.0, GATHER)] * 9]
     assert list(find(watched(loop, *rows))) == ["slow-submission"]

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
-from support.small_cluster import Cluster, Graph, Task
+from support.small_cluster import Cluster, Graph, Task, in_turn, paused
 
 from scalescope.model.finding import Place, Severity
 from scalescope.model.large_part import LargePart
@@ -186,15 +186,6 @@ def test_tasks_that_read_spilled_results_are_found_as_memory_spill(workers, thre
     golden_once(only(found(observed(trial, {**run.tables, "memory": memory})), "memory-spill"))
 
 
-def paused(worker, begin, end):
-    topic = f"tcp://10.0.0.{worker}:4000"
-    change = {"action": "worker-status-change"}
-    return [
-        (begin, topic, change | {"prev-status": "running", "status": "paused"}),
-        (end, topic, change | {"prev-status": "paused", "status": "running"}),
-    ]
-
-
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_paused_workers_are_found_as_memory_paused(workers):
     """The first worker pauses for a while; tasks wait meanwhile."""
@@ -245,7 +236,7 @@ def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy():
 def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers, threads, times, golden_once):
     each = workers * threads * 3
     tasks = [Task(1.0, "load", graph=i // each) for i in range(each * times)]
-    graphs = [Graph(after=i - 1 if i else None) for i in range(times)]
+    graphs = in_turn(times, 0.0)
     run = Cluster(workers, threads).run(tasks, graphs)
     assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own key: new work each time
     finding = golden_once(only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation"))

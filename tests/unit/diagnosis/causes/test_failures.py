@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.findings import findings_of, observed, only, watched
+from support.small_cluster import address
 
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
@@ -17,10 +18,6 @@ from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
-
-
-def address(number: int) -> str:
-    return f"tcp://10.0.0.{number}:4000"
 
 
 @dataclass

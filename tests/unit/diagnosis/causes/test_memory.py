@@ -10,34 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.findings import findings_of, observed, only
 from support.inside import inside
-from support.small_cluster import Cluster, Task, standing
+from support.small_cluster import Cluster, Task, paused, standing, with_tables
 
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.spilling import spilling
-from scalescope.model.records import from_rows
 from scalescope.model.standstill import ALL_PAUSED, PAUSED, StandingTasks, Standstill, WorkerMemory
 
-EPOCH = 1_000.0
 MIB = 2.0**20
 CODES = {"memory-spill", "memory-paused", "garbage-collection"}
 found = partial(findings_of, codes=CODES, bounded=CODES)
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1)]
-
-
-def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
-    """The same trial with rows of the tables memory (worker, time, other columns) and fine_metrics."""
-    rows = [{"worker": f"tcp://10.0.0.{worker}:4000", "time": EPOCH + time, **rest} for worker, time, rest in memory]
-    names = ("context", "prefix", "activity", "unit", "value")
-    workers = dict(run.tables["workers"])
-    workers["memory_limit"] = [int(limit)] * len(workers["worker"])
-    tables = {
-        **run.tables,
-        "workers": workers,
-        "memory": from_rows("memory", rows),
-        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
-    }
-    return observed(replace(run.trial, facts=facts), tables)
 
 
 def watched(written, seconds, read=0):
@@ -59,12 +42,6 @@ def held(*megabytes, every=1.0):
 # ------------------------------------------------------------------ nothing wrong
 
 
-def change(status):
-    before = "paused" if status == "running" else "running"
-    return {"action": "worker-status-change", "prev-status": before, "status": status}
-
-
-PAUSE = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
 COLLECTED = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
 HEALTHY = {
     **{
@@ -77,7 +54,7 @@ HEALTHY = {
         Cluster(2).run([Task(1.0)] * 40), memory=held(100, 700), fine=watched(5e7, 4.0)
     ),
     # the first worker may not run these tasks, so its pause changes nothing
-    "a pause that changes nothing": lambda: Cluster(2, events=PAUSE).run(
+    "a pause that changes nothing": lambda: Cluster(2, events=paused(0, 4.0, 4.5)).run(
         [Task(1.0, on=(1,), pinned=False) for _ in range(10)]
     ),
     "collections while no task runs": lambda: with_tables(Cluster(1).run([Task(1.0)]), memory=COLLECTED),
@@ -200,8 +177,7 @@ def held_results_of(nbytes, limit, workers, process):
 def test_workers_that_stay_idle_after_a_pause_are_found_as_memory_paused(on, golden):
     """Tasks sent while the first worker paused stay with the second one."""
     tasks = [Task(1.0) for _ in range(4)] + [Task(1.0, on=on, pinned=False) for _ in range(12)]
-    events = [(2.0, "tcp://10.0.0.0:4000", change("paused")), (2.5, "tcp://10.0.0.0:4000", change("running"))]
-    findings = found(Cluster(2, events=events).run(tasks))
+    findings = found(Cluster(2, events=paused(0, 2.0, 2.5)).run(tasks))
     assert list(findings) == ([] if 0 in on else ["memory-paused"])
     if findings:
         assert findings["memory-paused"].lost_s == pytest.approx(12, rel=0.15)

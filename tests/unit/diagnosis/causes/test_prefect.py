@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import only, watched
-from support.small_cluster import Cluster, Graph, Task, find
+from support.small_cluster import Cluster, Graph, Task, find, in_turn
 
 from scalescope.diagnosis import verdict
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
@@ -121,7 +121,7 @@ def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(flow, golden)
 
 @pytest.mark.parametrize("client", ["Client-1", FLOW])
 def test_a_remedy_names_the_calls_of_prefect_if_prefect_sent_the_tasks(client, golden):
-    graphs = [Graph(after=i - 1 if i else None, client=client) for i in range(12)]
+    graphs = in_turn(12, 0.0, client=client)
     golden(find(Cluster(4).run([Task(1.0, "load", graph=i) for i in range(12)], graphs))["results-awaited-in-loop"])
 
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 from support.findings import observed, only
-from support.small_cluster import Cluster, Graph, Task, find, standing
+from support.small_cluster import Cluster, Graph, Task, find, in_turn, standing
 
 from scalescope.model.finding import Severity
 from scalescope.model.records import TASK_WAITS, from_rows
@@ -20,11 +20,6 @@ SEEDS = range(4)
 def one_each(seconds, name="work"):
     """A graph for each task."""
     return [Task(each, name, graph=i) for i, each in enumerate(seconds)]
-
-
-def in_turn(count, at=0.01, **given):
-    """Graphs that are each sent when the one before has ended."""
-    return [Graph(after=i - 1 if i else None, at=at, **given) for i in range(count)]
 
 
 def sent(moments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.small_cluster import Cluster, Graph, Task, standing
+from support.small_cluster import Cluster, Task, in_turn, standing
 
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
@@ -36,7 +36,7 @@ def codes(verdict):
 @pytest.mark.parametrize("items", [None, 30])
 def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(workers, items, golden_once):
     tasks = [Task(1.0, "inc", graph=i) for i in range(30)]
-    graphs = [Graph(after=i - 1 if i else None, at=0.005) for i in range(30)]
+    graphs = in_turn(30, 0.005)
     found = golden_once(verdict(Cluster(workers).run(tasks, graphs), items=items))
     assert codes(found) == ["results-awaited-in-loop"]
     assert found.severity is Severity.HIGH
@@ -127,7 +127,7 @@ def test_idle_time_stays_unexplained_if_findings_explain_little_of_it():
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
 def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(width, said, golden):
     tasks = [Task(1.0, graph=i // width) for i in range(10 * width)]
-    graphs = [Graph(after=i - 1 if i else None) for i in range(10)]
+    graphs = in_turn(10, 0.0)
     found = golden(verdict(Cluster(32).run(tasks, graphs)))
     assert codes(found) == [said]
 
