@@ -32,7 +32,7 @@ SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one loc
 MOSTLY = 0.7  # share of the samples from which they count as one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
-# Calls of databases, which may also be slow answers
+# Calls of databases: they wait for a lock, or just for a slow answer.
 _MAYBE_LOCKS = {"execute", "executemany", "executescript", "commit"}
 _OUTSIDE_CALLS = {
     *("sleep", "recv", "recv_into", "recvfrom", "read", "readinto", "readline", "send", "sendall", "connect"),
