@@ -23,7 +23,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
-COMPUTES = 0.5  # cores of a running task, from which tasks compute and the processor tells
+COMPUTES = 0.5  # cores used for each running task, from which CPU seconds tell how fast a processor is
 
 SLOW_WORKER = TrialCause(
     code="slow-worker",

@@ -151,7 +151,7 @@ def on_event_loops(observation: Observation) -> Spent | None:
 
 
 def computes(observation: Observation, prefix: str) -> bool:
-    """Whether most samples of a prefix show neither a wait nor a call out of Python."""
+    """Whether most samples of a prefix show it computing: no wait, and no call that leaves Python."""
     stacks = inside(observation)[prefix].stacks
     idle = sum(stack.samples for stack in stacks if _waits_for(observation, prefix, stack))
     return 2 * idle < sum(stack.samples for stack in stacks)
