@@ -38,37 +38,35 @@ def test_a_client_that_waits_for_its_tasks_is_healthy(pause):
     assert observed.share("client") == pytest.approx(2 * pause / (6 + 2 * pause))
 
 
-@pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0])
-def test_a_client_that_works_before_the_first_graph_is_found_busy(seconds, golden_once):
-    observed = watched(rounds(1), (seconds, SLEEP), (2.0, GATHER), begin=-seconds)
-    finding = golden_once(only(find(observed), "client-busy"))
-    assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
-    assert finding.lost_s == pytest.approx(8 * seconds) == observed.seconds("client")
+LINES = [*[(0.75, (f"my_job.py:{i} step_{i}", "", 0)) for i in range(4)], (0.4, SLEEP)]
+SAME = [(0.5, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
+WORK = ("my_job.py:9 <module>", "", 0)
+# rows of the client from its first action on, the begin of that, and the seconds of its work
+BUSY = {
+    **{f"{s} s before the first graph": ([(s, SLEEP), (2.0, GATHER)], -s, s) for s in (0.5, 2.0, 4.0)},
+    "Dask calls a function to infer its result": ([(2.0, ("my_job.py:7 chunk", META, 0)), (2.0, GATHER)], -2.0, 2.0),
+    # and half a second on the way to the client, which is not its work
+    "before and after all tasks": ([(0.2, SLEEP), (2.5, GATHER), (4.0, WORK)], -0.2, 4.2),
+    "on several lines": ([*LINES, *SAME, (2.0, GATHER)], -4.9, 4.9),
+    "imports": ([(1.0, ("my_job.py:2 main", IMPORT, 0)), (2.0, GATHER)], -1.0, 1.0),
+}
 
 
-def test_a_function_that_dask_calls_to_infer_its_result_makes_the_client_busy(golden):
-    asked = ("my_job.py:7 chunk", META, 0)
-    golden(find(watched(rounds(1), (2.0, asked), (2.0, GATHER), begin=-2.0))["client-busy"])
+@pytest.mark.parametrize("case", BUSY)
+def test_a_client_that_works_while_no_task_is_known_is_found_busy_at_its_main_line(case, golden):
+    rows, begin, seconds = BUSY[case]
+    finding = golden(find(watched(rounds(1), *rows, begin=begin))["client-busy"])
+    assert finding.lost_s == pytest.approx(8 * seconds)
+    usual = Severity.HIGH if seconds > 1 else Severity.MEDIUM
+    assert finding.severity is (Severity.INFO if case == "imports" else usual)
+    before = {each.what: each.value for each in finding.evidence}["seconds before the first graph"]
+    assert before == pytest.approx(-begin)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 4.0])
 def test_a_client_that_works_between_graphs_is_found_busy(seconds, golden_once):
     observed = watched(rounds(pause=seconds), *in_rounds(seconds, SLEEP))
     assert golden_once(find(observed)["client-busy"]).severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
-
-
-def test_a_client_that_works_before_and_after_all_tasks_is_found_busy(golden):
-    work = ("my_job.py:9 <module>", "", 0)
-    observed = watched(rounds(1), (0.2, SLEEP), (2.5, GATHER), (4.0, work), begin=-0.2)
-    finding = golden(find(observed)["client-busy"])
-    assert finding.lost_s == pytest.approx(8 * 4.2)  # without the half second in which results were on their way
-    assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
-
-
-def test_of_several_client_lines_the_one_with_most_time_is_named(golden):
-    places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
-    same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
-    golden(find(watched(rounds(1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"])
 
 
 @pytest.mark.parametrize(("pauses", "code", "at"), [(3, "client-busy", 61), (0, "results-awaited-in-loop", 70)])
@@ -84,12 +82,6 @@ def test_a_client_that_works_while_tasks_run_or_in_a_very_short_trial_is_healthy
     observed = watched(Cluster(8).run([Task(0.05)] * 8), (0.05, SLEEP), (0.05, GATHER), begin=-0.05)
     assert observed.share("client") == pytest.approx(0.5)
     assert not find(observed)
-
-
-def test_imports_on_the_client_are_only_information(golden):
-    imports = ("my_job.py:2 main", IMPORT, 0)
-    observed = watched(rounds(1), (1.0, imports), (2.0, GATHER), begin=-1.0)
-    golden(find(observed)["client-busy"])
 
 
 def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(golden):
