@@ -171,11 +171,11 @@ def stages(
 
 
 @modelled
-def passed_on(client, *, items: int = 100, nbytes: int = 10**8, seconds: float = 0.2, inputs: int = 4):
-    """Tasks that take results of `nbytes` from so many others, most of which other workers have."""
-    made = client.map(step_to_bytes, [seconds] * items, [nbytes] * items, key="make", pure=False)
-    taken = [[made[(i + 7 * k) % items] for k in range(inputs)] for i in range(items)]
-    wait([client.submit(step, seconds, *found, key=f"use-{i}") for i, found in enumerate(taken)])
+def passed_on(client, *, items: int = 100):
+    """Tasks that take results of 100 MB from four others, most of which other workers have."""
+    made = client.map(step_to_bytes, [0.2] * items, [10**8] * items, key="make", pure=False)
+    taken = [[made[(i + 7 * k) % items] for k in range(4)] for i in range(items)]
+    wait([client.submit(step, 0.2, *found, key=f"use-{i}") for i, found in enumerate(taken)])
 
 
 @modelled

@@ -65,10 +65,10 @@ def remedied(of, **params):
     return trials + [of(100, [1] * n, stages=3, params={"npartitions": "items"}) for n in ITEMS if n >= 50]
 
 
-def grown(of, size, sizes=(200, 300), environment=""):
+def grown(of, size, environment):
     """A sweep over items on 300 workers, without a number of partitions."""
-    trials = [of(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in sizes]
-    return [in_environment(trial, environment) for trial in trials] if environment else trials
+    trials = [of(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in (200, 300)]
+    return [in_environment(trial, environment) for trial in trials]
 
 
 HEALTHY = {

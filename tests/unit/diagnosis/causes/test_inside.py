@@ -211,12 +211,11 @@ LOOP_CODES = {"event-loop-blocked", "undersubscribed-threads", "gil-bound", "loc
 BLOCKS = "event-loop;job.py:7 load;time.sleep()"
 
 
-def on_loops(stack, share, *, threads=4, workers=2, each=40):
-    """Coroutine functions of half a second, one at a time on each worker of `threads` threads."""
-    run = Cluster(workers).run([Task(0.5, "load") for _ in range(workers * each)])
-    spent = workers * each * 0.5
-    tables = {**run.tables, **inside({"load": (0.0, spent)}, {stack: round(100 * spent * share)})}
-    tables["workers"] = {**tables["workers"], "nthreads": [threads] * workers}
+def on_loops(stack, share, *, threads=4):
+    """Coroutine functions of half a second, one at a time on each of 2 workers of `threads` threads."""
+    run = Cluster(2).run([Task(0.5, "load") for _ in range(80)])
+    tables = {**run.tables, **inside({"load": (0.0, 40.0)}, {stack: round(4000 * share)})}
+    tables["workers"] = {**tables["workers"], "nthreads": [threads] * 2}
     metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
     trial = replace(run.trial, point=replace(run.trial.point, threads_per_worker=threads), metrics=metrics)
     return findings_of(observed(replace(trial, facts={"cluster": {"clock": "real"}}), tables), LOOP_CODES)

@@ -213,13 +213,12 @@ def test_without_recorded_cpu_nothing_is_found():
 # ------------------------------------------------------------------ event loops
 
 
-def starved(workers, *, stall=1.0, every=2.0, rounds=5):
-    """Rounds of tasks that were all known at first; between two rounds nothing is handed out for `stall` seconds."""
-    run = Cluster(workers).run([Task(every - stall) for _ in range(workers * rounds)])
-    turn = [row // workers for row in range(workers * rounds)]
+def starved(workers, *, stall=1.0):
+    """Five rounds of tasks known from the first, of 2 s each, `stall` of which nothing is handed out."""
+    run = Cluster(workers).run([Task(2.0 - stall) for _ in range(workers * 5)])
     tasks = dict(run.tables["tasks"])
     for name in ("assigned", "start", "stop", "done"):
-        tasks[name] = array("d", [value + stall * turn[row] for row, value in enumerate(tasks[name])])
+        tasks[name] = array("d", [value + stall * (row // workers) for row, value in enumerate(tasks[name])])
     return observed(run.trial, {**run.tables, "tasks": tasks})
 
 

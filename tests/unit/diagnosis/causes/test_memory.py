@@ -32,11 +32,9 @@ def watched(written, seconds, read=0):
     ]
 
 
-def held(*megabytes, every=1.0):
-    """Managed memory of the first worker, in MiB, at equal intervals."""
-    return [
-        (0, every * (i + 1), {"managed": int(size * MIB), "rss": int(size * MIB)}) for i, size in enumerate(megabytes)
-    ]
+def held(*megabytes):
+    """Managed memory of the first worker, in MiB, each second."""
+    return [(0, i + 1.0, {"managed": int(size * MIB), "rss": int(size * MIB)}) for i, size in enumerate(megabytes)]
 
 
 # ------------------------------------------------------------------ nothing wrong
@@ -130,17 +128,15 @@ def test_held_results_are_the_peak_of_managed_memory_over_all_workers(samples):
     assert seen.largest == max(size for _, _, size in samples)
 
 
-def spilled(*, used, workers=4, megabytes=50.0):
+def spilled(*, used, workers):
     """Each worker holds nine results of `load`, which are used afterwards, or which nothing uses."""
     count = 9 * workers
-    size = int(megabytes * MIB)
+    size = int(50 * MIB)
     tasks = [Task(0.2, "load", nbytes=size) for _ in range(count)]
     tasks += [Task(0.2, "use", (i,) if used else (), nbytes=8) for i in range(count)]
     run = Cluster(workers, gap_s=0.1).run(tasks)
     rows = [
-        (worker, 0.3 * (i + 1), {"managed": int(megabytes * MIB * (i + 1)), "rss": int(megabytes * MIB)})
-        for worker in range(workers)
-        for i in range(9)
+        (worker, 0.3 * (i + 1), {"managed": size * (i + 1), "rss": size}) for worker in range(workers) for i in range(9)
     ]
     fine = [("execute", "load", "disk-write", "seconds", 6.0), ("execute", "load", "disk-write", "bytes", 1e9)]
     return with_tables(run, memory=rows, fine=fine)

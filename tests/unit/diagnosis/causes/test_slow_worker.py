@@ -142,15 +142,9 @@ def test_each_worker_of_an_emulated_cluster_counts_as_a_machine():
 # ------------------------------------------------------------------ first tasks
 
 
-def first_ones(*, longer, workers=4, waves=4):
-    """The first task of worker `i` takes `longer(i)` seconds longer."""
-    tasks = [Task(1.0 + longer(i) * (i < workers)) for i in range(workers * waves)]
-    return Cluster(workers).run(tasks)
-
-
 @pytest.mark.parametrize("longer", [lambda i: 10.0 if i == 0 else 1.0, lambda i: 12.0 if i < 2 else 1.5])
 def test_long_first_tasks_of_workers_get_the_remedy_of_preloading(longer, golden_once):
-    findings = find(first_ones(longer=longer))
+    findings = find(Cluster(4).run([Task(1.0 + longer(i) * (i < 4)) for i in range(16)]))
     golden_once(*findings.values())
     assert findings.keys() <= {"straggler", "skewed-tasks"}
     for finding in findings.values():

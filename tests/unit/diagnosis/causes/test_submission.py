@@ -17,9 +17,9 @@ SIZES = [2, 4, 10, 40, 200]
 SEEDS = range(4)
 
 
-def one_each(seconds, name="work"):
+def one_each(seconds):
     """A graph for each task."""
-    return [Task(each, name, graph=i) for i, each in enumerate(seconds)]
+    return [Task(each, graph=i) for i, each in enumerate(seconds)]
 
 
 def sent(moments):
