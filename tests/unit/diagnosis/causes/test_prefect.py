@@ -20,35 +20,20 @@ from scalescope.model.trial import RAN, TrialState
 FLOW = "PrefectDaskClient-1"
 
 
-def noted(prefix, tasks=80, where="", **seconds):
-    return [
-        (
-            1_100.0,
-            "waits",
-            {"prefix": prefix, "what": f"Prefect.{what}", "where": where, "tasks": tasks, "seconds": each},
-        )
-        for what, each in seconds.items()
-    ]
+def noted(prefix, tasks=80, **seconds):
+    told = {"prefix": prefix, "where": "", "tasks": tasks}
+    return [(1_100.0, "waits", told | {"what": f"Prefect.{what}", "seconds": each}) for what, each in seconds.items()]
 
 
-@pytest.fixture
-def flow():
+def flow(events=(), nbytes=1000, **seconds):
     """Eighty tasks of 1 s on 8 workers, sent by Prefect, of which the workers noted these seconds."""
-
-    def made(tasks=80, events=(), nbytes=1000, **seconds):
-        return Cluster(8, events=[*noted("load", **seconds), *events]).run(
-            [Task(1.0, "load")] * tasks, [Graph(client=FLOW, nbytes=nbytes)]
-        )
-
-    return made
+    run = Cluster(8, events=[*noted("load", **seconds), *events])
+    return run.run([Task(1.0, "load")] * 80, [Graph(client=FLOW, nbytes=nbytes)])
 
 
-def test_a_flow_whose_functions_take_a_good_part_of_the_time_is_healthy(flow):
+def test_a_flow_whose_functions_take_a_good_part_of_the_time_or_were_not_recorded_is_healthy():
     assert not find(flow(function=76.0))
     assert not find(flow(function=30.0))  # Prefect takes less than twice as long as the function
-
-
-def test_a_flow_whose_functions_were_not_recorded_gets_no_finding(flow):
     assert not find(flow())
     assert prefect_seconds(flow()) == {}
 
@@ -67,7 +52,7 @@ def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead():
 
 
 @pytest.mark.parametrize("function", [1.0, 8.0, 20.0, 26.0])
-def test_prefect_taking_longer_than_the_functions_is_found_as_prefect_overhead(flow, function, golden_once):
+def test_prefect_taking_longer_than_the_functions_is_found_as_prefect_overhead(function, golden_once):
     finding = golden_once(only(find(flow(function=function)), "prefect-overhead"))
     assert finding.lost_s == pytest.approx(80 - function)
     assert finding.severity is Severity.HIGH
@@ -84,7 +69,7 @@ def test_imports_of_prefect_in_first_tasks_are_only_information(rounds, golden_o
 
 
 @pytest.mark.parametrize("what", ["persist", "hash"])
-def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(flow, what, golden):
+def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(what, golden):
     short, long = (find(flow(function=s, **{what: each})) for s, each in ((20.0, 50.0), (45.0, 25.0)))
     golden(only(short, "prefect-overhead"), only(long, "prefect-overhead"))
     assert short["prefect-overhead"].lost_s == pytest.approx(60.0)
@@ -92,18 +77,18 @@ def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(flow,
     assert not find(flow(function=70.0, **{what: 5.0}))
 
 
-def test_scanning_the_arguments_of_calls_is_found_as_prefect_overhead(flow, golden):
+def test_scanning_the_arguments_of_calls_is_found_as_prefect_overhead(golden):
     golden(only(find(flow(function=8.0, nbytes=80 * 24_000_000)), "prefect-overhead"))
 
 
 @pytest.mark.parametrize("seconds", [9.0, 20.0, 60.0])
-def test_prefect_servers_started_by_workers_are_found(flow, seconds, golden_once):
+def test_prefect_servers_started_by_workers_are_found(seconds, golden_once):
     (started,) = noted("load", tasks=8, server=seconds)
     finding = golden_once(only(find(flow(function=80.0 - seconds, events=[started])), "prefect-server-in-workers"))
     assert finding.lost_s == pytest.approx(seconds)
 
 
-def test_waits_for_retries_of_prefect_are_found_as_retried_tasks(flow, golden):
+def test_waits_for_retries_of_prefect_are_found_as_retried_tasks(golden):
     finding = golden(only(find(flow(function=40.0, retry=30.0, **{"raised OSError": 10.0})), "retried-tasks"))
     assert finding.lost_s == pytest.approx(40.0)
 
@@ -113,7 +98,7 @@ def limited(seconds):
     return [(1_100.0, "waits", wait)]
 
 
-def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(flow, golden):
+def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(golden):
     assert golden(only(find(flow(function=38.0, events=limited(40.0))), "waiting-tasks")).lost_s == pytest.approx(40.0)
     # Asking for a slot alone takes as long.
     assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))
@@ -125,7 +110,7 @@ def test_a_remedy_names_the_calls_of_prefect_if_prefect_sent_the_tasks(client, g
     golden(find(Cluster(4).run([Task(1.0, "load", graph=i) for i in range(12)], graphs))["results-awaited-in-loop"])
 
 
-def test_work_of_prefect_once_around_a_flow_is_only_information(flow, golden):
+def test_work_of_prefect_once_around_a_flow_is_only_information(golden):
     observation = watched(
         flow(function=79.0), (10.0, ("f.py:3 f", "wait", 1)), (3.0, ("f.py:9 <module>", FLOW_ENGINE, 0))
     )
@@ -162,7 +147,7 @@ def unfinished(left=(), cancelled=()):
         pytest.param({"load": 90}, 90, {RAN: "cluster"}, id="of a watched cluster"),
     ],
 )
-def test_unfinished_tasks_that_are_few_or_not_those_of_the_flow_are_healthy(flow, left, sent, facts):
+def test_unfinished_tasks_that_are_few_or_not_those_of_the_flow_are_healthy(left, sent, facts):
     observation = also_sent(flow(function=79.0, events=[unfinished(left=left)]), sent)
     assert not find(replace(observation, trial=replace(observation.trial, facts=facts)))
 
@@ -173,7 +158,7 @@ def test_tasks_that_a_plain_client_cancels_are_healthy():
 
 
 @pytest.mark.parametrize("told", [unfinished(left={"load": 20}), unfinished(cancelled={"load": 20})])
-def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, told, golden):
+def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(told, golden):
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
 
 
@@ -183,12 +168,9 @@ GIVEN_UP = [
 ]
 
 
-def test_tasks_that_died_with_their_workers_are_not_told_to_be_waited_for(flow):
+def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them():
     events = [unfinished(cancelled={"load": 20}), *GIVEN_UP]
     assert "unfinished-tasks" not in find(also_sent(flow(function=79.0, events=events), 20))
-
-
-def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them(flow):
     assert "set_task_run_state" in untold(flow(function=79.0, events=GIVEN_UP))
     assert untold(flow(function=79.0)) == ""
     assert untold(Cluster(8, events=GIVEN_UP).run([Task(1.0)] * 80, [Graph()])) == ""

@@ -208,21 +208,16 @@ def test_a_slow_intake_of_a_small_or_cheap_graph_is_healthy(seconds, nbytes):
 # ------------------------------------------------------------------ nested clients
 
 
-@pytest.fixture
-def nested():
+def nested(workers, rows, sent, held=True):
     """A trial of these rows; `sent`: time and row of each graph sent by a task; `held`: waiting tasks hold threads."""
-
-    def observed(workers, rows, sent, held=True):
-        graphs = [Graph(), *(Graph(client="Client-worker-1", task=rows[sender]["key"]) for _, sender in sent)]
-        since = {sender: EPOCH + time for time, sender in reversed(sent)}
-        waits = [
-            (0.0, TASK_WAITS, {"row": sender, "waits": [[begin, EPOCH + rows[sender]["stop"], held]]})
-            for sender, begin in since.items()
-            if held is not None
-        ]
-        return Cluster(workers, events=waits).observe(rows, graphs, [0.0, *(time for time, _ in sent)])
-
-    return observed
+    graphs = [Graph(), *(Graph(client="Client-worker-1", task=rows[sender]["key"]) for _, sender in sent)]
+    since = {sender: EPOCH + time for time, sender in reversed(sent)}
+    waits = [
+        (0.0, TASK_WAITS, {"row": sender, "waits": [[begin, EPOCH + rows[sender]["stop"], held]]})
+        for sender, begin in since.items()
+        if held is not None
+    ]
+    return Cluster(workers, events=waits).observe(rows, graphs, [0.0, *(time for time, _ in sent)])
 
 
 def row(name, number, worker, start, stop, graph=0, runnable=0.0):
@@ -232,7 +227,7 @@ def row(name, number, worker, start, stop, graph=0, runnable=0.0):
 
 
 @pytest.mark.parametrize("workers", [4, 10, 40])
-def test_tasks_that_wait_for_tasks_of_their_own_are_found_as_nested_client(nested, workers, golden_once):
+def test_tasks_that_wait_for_tasks_of_their_own_are_found_as_nested_client(workers, golden_once):
     """Half of the workers wait, by `get_client()` and `.result()`, while the other half does their work."""
     half = workers // 2
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
@@ -241,14 +236,14 @@ def test_tasks_that_wait_for_tasks_of_their_own_are_found_as_nested_client(neste
     assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
 
 
-def test_a_task_that_waits_for_one_child_loses_only_its_own_thread(nested):
+def test_a_task_that_waits_for_one_child_loses_only_its_own_thread():
     """Idle threads without tasks have other causes; the nested client costs only the thread that waits."""
     rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
     assert find(nested(4, rows, [(0.1, 0)]))["nested-client"].lost_s == pytest.approx(9.9)
     assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
 
 
-def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested, golden):
+def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(golden):
     """The bundles secede, so all threads are busy, but they all compute the same side input."""
 
     def findings(name):
@@ -260,7 +255,7 @@ def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested,
     assert "nested-client" not in findings("child")
 
 
-def test_tasks_that_secede_and_fill_the_threads_or_do_not_wait_are_healthy(nested):
+def test_tasks_that_secede_and_fill_the_threads_or_do_not_wait_are_healthy():
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
     rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1 + i % 4, 0.1) for i in range(36)]
     assert not find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
@@ -269,13 +264,13 @@ def test_tasks_that_secede_and_fill_the_threads_or_do_not_wait_are_healthy(neste
     assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
-def test_seceded_tasks_that_send_one_task_after_another_are_nested_client(nested, golden):
+def test_seceded_tasks_that_send_one_task_after_another_are_nested_client(golden):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
     golden(only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client"))
 
 
-def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client(nested):
+def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client():
     """The task that the second parent sent never ran."""
     rows = [*(row("parent", i, i, 0.0, 10.0) for i in range(2)), row("child", 0, 2, 0.2, 9.9, 1, 0.1)]
     assert find(nested(3, rows, [(0.1, 0), (0.1, 1)], held=None))["nested-client"].lost_s == pytest.approx(9.8)
