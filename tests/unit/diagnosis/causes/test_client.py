@@ -252,12 +252,13 @@ def acting(calls: Sequence[tuple[int, float]], seconds: float = 0.5) -> Observat
     return watched(observed, (max(begin for _, begin in calls) + seconds, ANSWER))
 
 
-def test_actors_that_are_called_all_at_once_are_healthy():
+def test_actors_that_are_called_all_at_once_or_for_a_short_time_are_healthy():
     observed = acting([(worker, 0.1 + 0.5 * turn) for turn in range(4) for worker in range(8)])
     assert observed.share("actors") == pytest.approx(2.0 / 2.1)
     assert not find(observed)
     trial = replace(observed.trial, findings=())
     assert diagnose(Sweep("mine"), [trial]).findings[0].code == "healthy"
+    assert not find(acting([(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01))
 
 
 def test_actors_called_one_after_another_are_found_as_results_awaited_in_loop(golden):
@@ -275,8 +276,3 @@ def test_making_actors_between_their_calls_is_not_slow_submission(golden):
     tasks = [Task(0.01, "M"), Task(0.01, "M", graph=1), Task(0.01, "sqrt", graph=2)]
     observed = Cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [Graph(), Graph(at=0.1), Graph(at=0.75)])
     golden(only(find(watched(observed, (0.76, ANSWER))), "client-waits"))
-
-
-def test_short_calls_of_actors_are_healthy():
-    observed = acting([(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01)
-    assert not find(observed)

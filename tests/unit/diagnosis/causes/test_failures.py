@@ -472,17 +472,12 @@ def test_a_driver_that_got_too_few_workers_is_found_as_workers_missing(golden):
 # ------------------------------------------------------------------ healthy
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
-def test_workers_that_finish_all_tasks_are_healthy(workers, threads):
-    story = Story(workers, threads)
-    for item in range(workers * threads * 4):
-        story.finished(f"work-{item}", item % workers, item // (workers * threads))
-    assert not find(story.observation(state=TrialState.VALID))
-
-
-def test_a_failed_workload_or_missing_records_are_not_worker_deaths():
-    story = Story(2)
-    story.finished("work-0", 0, 0.0)
+def test_finished_tasks_a_failed_workload_or_missing_records_are_not_worker_deaths():
+    for workers, threads in ((1, 1), (4, 2), (50, 1)):
+        story = Story(workers, threads)
+        for item in range(workers * threads * 4):
+            story.finished(f"work-{item}", item % workers, item // (workers * threads))
+        assert not find(story.observation(state=TrialState.VALID))
     facts = {"error": {"type": "ValueError", "message": "no", "traceback": ""}}
     assert not find(story.observation(state=TrialState.FAILED, facts=facts))
     trial = Trial("t", Point(2), 0, False, TrialState.INVALID, "the driver died")
