@@ -11,6 +11,7 @@ from scalescope.diagnosis.evidence.held_results import (
     SPILL,
     TARGET,
     HeldResults,
+    give_each,
     held_results,
     limit_needed,
     limit_of_workers,
@@ -122,7 +123,7 @@ def _remedy(observation: Observation, held: HeldResults) -> str:
         limit, workers = limit_needed(observation, held), held.workers_for_all
         options = Remedy.options(
             observation,
-            Remedy(f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`", premise=larger_limit(held, limit)),
+            Remedy(give_each(limit), premise=larger_limit(held, limit)),
             *(
                 [Remedy(f"use {workers:,} such workers", premise=host_has(workers * held.limit))]
                 if held.workers < workers <= MANY_TIMES * held.workers
@@ -149,7 +150,7 @@ def _by_graph(observation: Observation) -> str:
     limit = rounded_limit(max(most / TARGET, (most + FRESH) / SPILL))
     if limit < ENOUGH * limit_of_workers(observation) or not host_has(limit).holds(observation):
         return _keep_less(observation)
-    return f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`, or make the partitions smaller"
+    return f"{give_each(limit)}, or make the partitions smaller"
 
 
 def _keep_less(observation: Observation) -> str:
@@ -189,7 +190,7 @@ def _unmanaged(observation: Observation, kept: KeptMemory) -> str:
     if kept.stays:
         less = f"free what `{kept.prefix}` keeps besides its results (a cache, a global, buffers of a library)"
     fewer = ", run fewer at once (`threads_per_worker`)" if several and not kept.stays else ""
-    limit = Remedy(f"give each worker `memory_limit='{kept.fits / 2**20:.0f}MiB'`", premise=host_has(kept.fits))
+    limit = Remedy(give_each(kept.fits), premise=host_has(kept.fits))
     enough = kept.fits >= ENOUGH * limit_of_workers(observation)
     return Remedy.options(observation, Remedy(f"{less}{fewer}"), *([limit] if enough else [])).text
 

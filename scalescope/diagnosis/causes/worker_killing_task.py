@@ -12,7 +12,7 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
-from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
     MEMORY_LINK,
@@ -146,7 +146,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
         f"it{how.text}{end}.{untold(observation)}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
-        f"{REDUCE}; else {_holding(2 * inputs)}, for its inputs and as much again"
+        f"{REDUCE}; else {_holding(inputs)}"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
@@ -168,7 +168,7 @@ def _input_bytes(observation: Observation, key: str) -> float:
 
 
 def _holding(nbytes: float) -> str:
-    return f"give each worker at least `memory_limit='{rounded_limit(nbytes / SPILL) / 2**20:.0f}MiB'`"
+    return f"{give_each(rounded_limit(2 * nbytes / SPILL))}, for its inputs and as much again"
 
 
 def _refused(observation: Observation) -> Finding | None:
@@ -181,7 +181,7 @@ def _refused(observation: Observation) -> Finding | None:
                 lost_with_workers(observation),
                 f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
                 f"and a worker has {limit}: it failed.",
-                f"{REDUCE}; else {_holding(2 * parse_bytes(needs))}, for its inputs and as much again",
+                f"{REDUCE}; else {_holding(parse_bytes(needs))}",
                 Evidence("key of the task", key, "event task-erred"),
                 confidence=0.95,
                 severity=Severity.HIGH,

@@ -95,6 +95,11 @@ def rounded_limit(nbytes: float) -> float:
     return math.ceil(nbytes / ROUND_TO) * ROUND_TO
 
 
+def give_each(nbytes: float) -> str:
+    """The remedy of a larger memory limit, as a clause."""
+    return f"give each worker `memory_limit='{nbytes / 2**20:.0f}MiB'`"
+
+
 def peaks(observation: Observation, column: str) -> dict[str, float]:
     """The most that each worker had in a column of the table `memory`, by address."""
     most: dict[str, float] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
@@ -120,8 +120,7 @@ class LargeBlock:
     @property
     def remedy(self) -> str:
         smaller = f"make the blocks smaller: at most {words.size(self.smaller)} each (`chunks=`, `npartitions=`)"
-        larger = f"give each worker `memory_limit='{self.fits / 2**20:.0f}MiB'`"
-        return f"{smaller}, or {larger}" if self.smaller >= 2**20 else larger
+        return f"{smaller}, or {give_each(self.fits)}" if self.smaller >= 2**20 else give_each(self.fits)
 
 
 @once
