@@ -47,7 +47,7 @@ def late_workers(observation: Observation) -> Finding | None:
             saved_s=placed_anywhere_saves_s(observation),
             premise=_worth_waiting(float(joined.max())),
             otherwise=Remedy(
-                f"start {plural(len(names), 'worker')} earlier, before the work: it takes as long to wait for them",
+                f"start {plural(len(names), 'worker')} before the work begins: waiting takes longer than it saves",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
         ),
