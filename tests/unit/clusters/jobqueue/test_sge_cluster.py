@@ -39,6 +39,24 @@ def test_a_rescheduled_job_that_waits_again_counts_towards_the_queue_timeout(
     assert caught.value.category == ("job-held" if "h" in state else "queue-timeout")
 
 
+FULL, IN_ERROR = "all.q@a is full", f"all.q@b is temporarily not available{grid_engine.in_words('E')}"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "step"),
+    [
+        ([FULL], ""),
+        ([FULL, IN_ERROR], ""),
+        ([IN_ERROR], "cluster.queue"),
+        ([FULL, 'exceeds limit "u/////" in rule "r"'], "quota"),
+    ],
+)
+def test_the_next_step_follows_the_reasons_of_a_waiting_job(reasons: list[str], step: str) -> None:
+    found = grid_engine.next_step(reasons)
+    assert step in found
+    assert bool(found) is bool(step)
+
+
 @pytest.mark.parametrize("state", ["r", "t", "Rr", "Rt"])
 def test_a_job_that_has_a_host_is_not_in_the_queue(
     cluster: SgeCluster, state: str, monkeypatch: pytest.MonkeyPatch
