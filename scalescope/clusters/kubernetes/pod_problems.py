@@ -28,6 +28,8 @@ _ENDED_BY_ITSELF = {"Error", "Completed"}
 _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
 # What stands before the words of a warning of Python, and of a record of Dask
 _BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
+PULLS = ("ErrImagePull", "ImagePullBackOff")  # reasons of a pod whose image does not come
+_NOT_RETRIEVED = "FailedToRetrieveImagePullSecret"  # reason of an event, which the pod's status does not have
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
 # The last two are also Karpenter's.
 _CANCELLED = "Cancelling deletion"  # begins what the taint manager says of a pod that is deleted by somebody else
@@ -191,6 +193,9 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
             if each["reason"] in _TOOK_IT_AWAY and not each.get("message", "").startswith(_CANCELLED)
         ]
         return _by_event(problem, took[-1]) if took else problem
+    if problem.reason in PULLS:
+        missing = [each["message"] for each in events if each["reason"] == _NOT_RETRIEVED]
+        return replace(problem, reason=_NOT_RETRIEVED, message=f"{missing[-1]} {problem}") if missing else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
         # `Failed` is the kubelet's word for what the container's status names exactly, a moment later
         return problem if events[-1]["reason"] == "Failed" else _by_event(problem, events[-1])

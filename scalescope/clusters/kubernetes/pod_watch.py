@@ -19,6 +19,7 @@ from scalescope.clusters.kubernetes.pod_problems import (
     DELETED,
     NODE_LOST,
     NOT_READY,
+    PULLS,
     PodProblem,
     explain,
     is_lost_with_its_node,
@@ -179,7 +180,7 @@ class PodWatch:
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
         """The error for a problem; `limit`: the field that says how long such a pod may wait."""
-        if problem.reason == DELETED and self._may("list", "events"):
+        if problem.reason in (DELETED, *PULLS) and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         if problem.reason in BY_TAINT and problem.node and self._may("get", "nodes"):
             problem = with_node(problem, self._api.node(problem.node))
@@ -304,8 +305,8 @@ class PodWatch:
             raise refusal(what, self._where, "FailedCreate", words, detail=f"the operator says {words}")
         operators = self._api.operators() if is_empty and not words else []
         if is_late or is_switched_off(operators):
-            detail = described(operators)
-            raise refusal("the Dask operator does not react", self._where, "OperatorSilent", detail=detail)
+            detail, ready = described(operators), "ready" if any(map(_ready, operators)) else ""
+            raise refusal("the Dask operator does not react", self._where, "OperatorSilent", ready, detail=detail)
 
     def _counts(self, found: Raw) -> bool:
         return self._component in ("", found["metadata"]["labels"].get(COMPONENT)) and not self._is_ending(found)
@@ -357,9 +358,13 @@ def described(operators: Sequence[Raw]) -> str:
     """How many pods of the operator run, in words."""
     return "; ".join(
         f"its Deployment {each['metadata']['namespace']}/{each['metadata']['name']} has "
-        f"{each.get('status', {}).get('readyReplicas', 0)} of {each['spec']['replicas']} pods ready"
+        f"{_ready(each)} of {each['spec']['replicas']} pods ready"
         for each in operators
     )
+
+
+def _ready(operator: Raw) -> int:
+    return int(operator.get("status", {}).get("readyReplicas", 0))
 
 
 def operator_failure(resources: Sequence[Raw]) -> str:
