@@ -357,7 +357,7 @@ def refused(said: str) -> SlurmFailure:
 
 
 def waiting(reason: str) -> SlurmFailure:
-    """Why a job waits. A reason that is not known is no one else's."""
+    """Why a job waits; an unknown reason has a category of its own."""
     if re.search("maintenance", reason, re.IGNORECASE):
         return _BY_CATEGORY["maintenance"]
     unknown = SlurmFailure("unknown-reason", "this reason is not known to Scalescope", _AGAIN)

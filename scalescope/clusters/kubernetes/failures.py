@@ -57,7 +57,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "the image lacks dask-cuda", "use an image with dask-cuda for the workers with GPUs, or leave `cluster.cuda` out"),
     ("old-dask", MUST_ACT, r"^Log: .*(No such (command|option)|Usage: .*dask)",
      "the image's version of Dask does not know the command", "use an image with the driver's version of distributed"),
-    # what connections end with, the nearest to the cause first: all errors of getaddrinfo(3) have negative numbers
+    # errors of connections, the nearest to the cause first; those of getaddrinfo(3) have negative numbers
     ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
      r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
      "it cannot look up the scheduler's name: the cluster's DNS does not answer, or does not know the service",
