@@ -176,7 +176,10 @@ _TABLE = {
         "no node has so much memory, or it is more than a job may have",
         "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
-    "unknown-licence": ("there is no such licence", "`scontrol show licenses` lists them"),
+    "unknown-licence": (
+        "there is no such licence",
+        "`scontrol show licenses` lists them; look for --licenses in {directives}",
+    ),
     "unknown-feature": ("no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"),
     "no-such-node": (
         "no node of the partition has what the job asks for, or all that have it are drained (`sinfo -R`)",
