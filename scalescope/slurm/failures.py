@@ -21,6 +21,7 @@ CLUSTER_FIELDS = {
     "exclude": "`cluster.exclude`",
     "directives": "`cluster.directives_add`",
     "prologue": "`cluster.prologue`",
+    "python": "`cluster.python`",
     "interface": "`cluster.interface`",
     "logs": "`cluster.shared_directory`",
     "spill": "`cluster.local_directory`",
@@ -38,6 +39,7 @@ POOL_FIELDS = CLUSTER_FIELDS | {
     "exclude": "`--exclude` in `directives`",
     "directives": "`directives`",
     "prologue": "`prologue`",
+    "python": "`command`",
     "logs": "`log_directory` and `working_dir`",
     "script": "the job variables of the run",
 }
@@ -66,7 +68,10 @@ _NODES = (
     "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job with {cores}, or change {constraint}"
 )
 _ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
-_ENVIRONMENT = "install the environment on a file system that the nodes share, or activate it in {prologue}"
+_ENVIRONMENT = (
+    "install the environment on a file system that the nodes share, activate it in {prologue}, or name its interpreter "
+    "in {python}"
+)
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
 _LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 

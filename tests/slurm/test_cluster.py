@@ -193,6 +193,7 @@ STEPS = {
     "option": ({"directives_add": ("--bogus",)}, "unknown-option", {"directives_add": ()}),
     "licence": ({"directives_add": ("--licenses=matlab",)}, "unknown-licence", {"directives_add": ()}),
     "dependency": ({"directives_add": ("--dependency=afterok:1",)}, "dependency-failed", {"directives_add": ()}),
+    "interpreter": ({"python": "/opt/nowhere/bin/python"}, "program-missing", {"python": ""}),
     "interface": (
         {"interface": "nope0", "scheduler_interface": "lo"},
         "interface-missing",
