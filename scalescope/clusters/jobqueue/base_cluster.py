@@ -276,8 +276,9 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._replaced += len(ended)
         if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
             raise error
-        _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
-        self.report(f"{len(ended)} jobs are replaced: {error.what}")
+        words = f"replaced: {plural(len(ended), 'job')}: {error.what}"
+        _logger.warning("%s", words)
+        self.report(words)
         self._cancel([job.id for job in ended])
         self._jobs = [job for job in self._jobs if job not in ended]
         self._submit([job.workers for job in ended])

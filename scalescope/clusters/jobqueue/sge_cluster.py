@@ -148,7 +148,9 @@ class SgeCluster(BatchCluster):
         gone = [number for number in ours if number not in seen or seen[number].is_deleted]
         failed = [number for number in ours if number in seen and seen[number].has_failed]
         away = self._engine.unreachable() if any(job.host for job in seen.values()) else set()
-        lost = [number for number in ours if number in seen and seen[number].queue in away]
+        silent = [job for job in self._jobs if job.id in seen and seen[job.id].queue in away]
+        # Hosts also seem silent to a master that has just come back: their workers tell that they live.
+        lost = [job.id for job in silent if self._present()[job.name] != job.workers]
         if gone:
             output = self._output(gone[0])
             cause = "somebody deleted it, or a limit ended it" + self._changed()
