@@ -139,6 +139,9 @@ class MiniGridEngine(MiniCluster):
         self._await_hosts()
         self.run("qmod", "-e", "*", check=False)
         self.run("qmod", "-cq", "*", check=False)  # clears the error state of all queues
+        self.cancel_all()
+
+    def cancel_all(self) -> None:
         self._until(self._is_empty, "jobs do not end")
 
     def stop_host(self, name: str) -> None:

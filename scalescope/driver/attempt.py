@@ -15,7 +15,7 @@ from typing import Any
 from scalescope.capture.user_code import is_library
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial_state import TrialState
-from scalescope.model.words import shortened
+from scalescope.model.words import plural, shortened
 from scalescope.redaction import hide
 from scalescope.sent_code import SENT
 
@@ -80,7 +80,7 @@ def changes(
     if lost:
         parts.append(f"lost {len(lost)} of {len(before)} workers during the trial ({_some(lost)})")
     if came:
-        parts.append(f"{len(came)} workers joined during the trial ({_some(came)})")
+        parts.append(f"{plural(len(came), 'worker')} joined during the trial ({_some(came)})")
     return " and ".join(parts)
 
 

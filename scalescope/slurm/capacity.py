@@ -1,6 +1,6 @@
 """How many workers the nodes of a partition hold at the same time when nobody else uses them.
 
-Slurm hides CLOUD nodes that are powered off: of them is known only what its partitions have beyond the nodes it shows.
+Slurm hides CLOUD nodes that are powered off. What a partition has beyond the nodes that Slurm shows is theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scalescope.slurm.commands import Run, answer
 from scalescope.slurm.job_facts import size, tres
 from scalescope.slurm.jobs import is_closed, leading_number, parse_scontrol
 
-_MANY = 10**6  # GPUs of hidden nodes: Slurm counts those of a partition only where the site has it count them
+_MANY = 10**6  # GPUs assumed of hidden nodes: few sites have Slurm count the GPUs of a partition
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class SlurmNodeShape:
     """What a job asks for, or what a node has."""
 
     cores: int
-    memory_mb: int = 0  # 0: what the partition gives
+    memory_mb: int = 0  # 0: the partition's default
     gpus: int = 0
-    threads: int = 1  # of each core, where jobs get whole cores: a job that asks for one thread gets all of them
+    threads: int = 1  # of each core where jobs get whole cores, so that one thread takes all of its core; else 1
 
     def __str__(self) -> str:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
@@ -48,8 +48,8 @@ class SlurmNodeShape:
 class SlurmCapacity:
     """Most workers that run at once when nobody else is there."""
 
-    most: int  # on all nodes: those that are down or drained may come back; 0: sbatch says why
-    now: int  # on those that work
+    most: int  # on all nodes, as those that are down or drained may come back; 0: sbatch says why not
+    now: int  # on the nodes that work
     closed: Mapping[str, tuple[str, str]]  # state and reason of those that are down or drained
 
 
@@ -62,7 +62,7 @@ class _Asleep:
     alone: bool  # whether no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
-        """At least their room: one of them may have nearly all, so only what they lack together is refused."""
+        """No less than their room: one node may have nearly all, so only what all of them together lack is refused."""
         return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
 
 
@@ -79,7 +79,7 @@ class SlurmRoom:
     def capacity(
         self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run, ours: Collection[str] = ()
     ) -> SlurmCapacity | None:
-        """For jobs of `full` workers and one with the rest; None: sbatch must decide.
+        """Room for jobs of `full` workers and one job with the rest; None: only sbatch can tell.
 
         Jobs on a node that drains run on, so the nodes of our own jobs, `ours`, count as working.
         """
@@ -115,7 +115,7 @@ class SlurmRoom:
         return [row for row in rows if self.partition or row[1].endswith("*")]
 
     def _fitting(self, rows: Iterable[list[str]], run: Run) -> list[list[str]]:
-        """Those that jobs may use, without their partitions and features."""
+        """The rows of nodes that jobs may use, without the columns of partitions and features."""
         left_out = answer(run, "scontrol", "show", "hostnames", self.exclude).split() if self.exclude else []
         wanted = set(self.constraint.split("&")) if re.fullmatch(r"[\w.&-]+", self.constraint) else set()
         return [
@@ -154,7 +154,7 @@ class SlurmRoom:
             if shared.startswith(("YES", "FORCE")):
                 return None
             has = leading_number(cpus) - own.get(name, 0)
-            before = found[name][0].cores if name in found else 0  # in another of the partitions
+            before = found[name][0].cores if name in found else 0  # cores that another partition offers
             cores = min(has, before + (int(most) if most.isdigit() else has))
             gpus = sum(int(number) for number in re.findall(rf"{re.escape(self.gpu)}(?::[^:,(]+)?:(\d+)", gres))
             sockets, per_socket, threads = map(int, topology.split())

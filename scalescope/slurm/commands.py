@@ -134,7 +134,7 @@ def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: t
     """Call `ask` until Slurm answers (`scalescope.waiting.patiently`)."""
 
     def away(error: ScalescopeError) -> bool:
-        """Else it has said what is wrong, such as a line of slurm.conf."""
+        """Whether Slurm is silent; otherwise it has said what is wrong, such as a line of slurm.conf."""
         return isinstance(error, CommandSilent) and is_silent(error.cause)
 
     return waiting.patiently(ask, who="Slurm's controller", is_silent=away, says=says, stopped=stopped)

@@ -21,6 +21,7 @@ CLUSTER_FIELDS = {
     "exclude": "`cluster.exclude`",
     "directives": "`cluster.directives_add`",
     "prologue": "`cluster.prologue`",
+    "python": "`cluster.python`",
     "interface": "`cluster.interface`",
     "logs": "`cluster.shared_directory`",
     "spill": "`cluster.local_directory`",
@@ -38,6 +39,7 @@ POOL_FIELDS = CLUSTER_FIELDS | {
     "exclude": "`--exclude` in `directives`",
     "directives": "`directives`",
     "prologue": "`prologue`",
+    "python": "`command`",
     "logs": "`log_directory` and `working_dir`",
     "script": "the job variables of the run",
 }
@@ -66,7 +68,10 @@ _NODES = (
     "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job with {cores}, or change {constraint}"
 )
 _ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
-_ENVIRONMENT = "install the environment on a file system that the nodes share, or activate it in {prologue}"
+_ENVIRONMENT = (
+    "install the environment on a file system that the nodes share, activate it in {prologue}, or name its interpreter "
+    "in {python}"
+)
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
 _LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 
@@ -176,7 +181,10 @@ _TABLE = {
         "no node has so much memory, or it is more than a job may have",
         "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
-    "unknown-licence": ("there is no such licence", "`scontrol show licenses` lists them"),
+    "unknown-licence": (
+        "there is no such licence",
+        "`scontrol show licenses` lists them; look for --licenses in {directives}",
+    ),
     "unknown-feature": ("no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"),
     "no-such-node": (
         "no node of the partition has what the job asks for, or all that have it are drained (`sinfo -R`)",
@@ -357,7 +365,7 @@ def refused(said: str) -> SlurmFailure:
 
 
 def waiting(reason: str) -> SlurmFailure:
-    """Why a job waits. A reason that is not known is no one else's."""
+    """Why a job waits; an unknown reason has a category of its own."""
     if re.search("maintenance", reason, re.IGNORECASE):
         return _BY_CATEGORY["maintenance"]
     unknown = SlurmFailure("unknown-reason", "this reason is not known to Scalescope", _AGAIN)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-MOST_BYTES = 4 * 2**20  # copied at most: each line costs Prefect's server a row
+MOST_BYTES = 4 * 2**20  # bytes copied at most: each line costs Prefect's server a row
 
-_AT_ONCE = 2**18
-_TAIL_BYTES = 4096
+_AT_ONCE = 2**18  # bytes read at a time
+_TAIL_BYTES = 4096  # bytes that `tail` reads
 # Prefect's console handler writes these; the flow has sent them to the server.
 _LOGGED_ITSELF = re.compile(rb"^\d\d:\d\d:\d\d\.\d{3} \| [A-Z]+ +\| (Flow|Task) run '")
 

@@ -18,10 +18,10 @@ from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
 NAME_PREFIX = "prefect-"  # names of flow runs' jobs begin with it; a job number alone may be reused by Slurm
 
-SUBMIT_TIMEOUT_S = 60.0
+SUBMIT_TIMEOUT_S = 60.0  # seconds for sbatch to answer
 MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
 
-_MAY_END = ("partition-closed", "job-held")  # reasons that pass: a partition opens again, a held job is released
+_MAY_END = ("partition-closed", "job-held")  # categories that pass: a partition opens again, a held job is released
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:

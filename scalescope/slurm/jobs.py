@@ -31,7 +31,7 @@ ENDED_ANYHOW = re.compile(r"already complet|invalid job id", re.IGNORECASE)  # s
 _FORMAT = "%i|%T|%P|%V|%S|%e|%N|%u|%j|%r|%l|%m|%a|%q|%D|%k"
 _OUTCOMES = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "OutOfMemory": "OUT_OF_MEMORY", "DeadLine": "DEADLINE"}
 _OUTCOMES |= dict.fromkeys(("NonZeroExitCode", "RaisedSignal", "JobLaunchFailure"), "FAILED")
-_LOOK_S = 0.2
+_LOOK_S = 0.2  # seconds between two looks
 
 
 @dataclass(frozen=True)

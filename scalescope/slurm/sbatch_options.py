@@ -1,4 +1,4 @@
-"""Options of sbatch that users may add. Others would part a job from whoever watches it."""
+"""Options of sbatch that users may add. Others would separate a job from the process that watches it."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +404,15 @@ def test_the_pod_of_a_dead_node_is_named_at_the_end_and_removed_by_one_reap(
         kubernetes.mini.start_node("gpu")
 
 
+_SIZE = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+_FILES = {**_SIZE, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp/files", "type": "DirectoryOrCreate"}}
+_CLAIM = {**_SIZE, "volumeName": "files", "resources": {"requests": {"storage": "1Mi"}}}
+# Objects that must be there for a row of `STEPS`: kind and `spec`; each is called `files`.
+THERE: dict[str, dict[str, dict[str, Any]]] = {
+    "quota": {"ResourceQuota": {"hard": {"requests.memory": "900Mi"}}},
+    "limit": {"LimitRange": {"limits": [{"type": "Container", "max": {"cpu": "500m"}}]}},
+    "claim": {"PersistentVolume": _FILES, "PersistentVolumeClaim": _CLAIM},
+}
 # What is asked for, the category of the error, and the fields that its next step changes.
 STEPS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "account": ({"service_account": "nobody"}, "no-service-account", {"service_account": ""}),
@@ -418,16 +428,34 @@ STEPS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"scheduler_tolerations": ("nvidia.com/gpu",)},
     ),
     "memory": ({"scheduler_memory_mb": 10**7}, "no-room", {"scheduler_memory_mb": 400}),
+    "quota": ({"memory_mb": 800}, "quota", {"memory_mb": 400}),
+    "limit": ({}, "limit-range", {"cpu_limit": 0.5}),
+    "claim": ({"volumes": ("nothing:/data",)}, "no-claim", {"volumes": ("files:/data",)}),
 }
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", STEPS)
-def test_a_cluster_opens_after_following_the_next_step(build: Any, given: dict[str, Any], name: str) -> None:
+def test_workers_come_after_following_the_next_step(
+    build: Any, kubernetes: Any, namespace: str, given: dict[str, Any], name: str
+) -> None:
+    def make(**asked: Any) -> None:
+        with closing(build(**asked)) as cluster:
+            cluster.open()
+            cluster.scale(1, 1)
+
     asked, category, step = STEPS[name]
-    with pytest.raises(ClusterError) as caught:
-        build(**asked).open()
-    assert caught.value.category == category
-    (field,) = step
-    assert f"cluster.{field}" in caught.value.next_step
-    build(**{**asked, **{name: value or given.get(name, value) for name, value in step.items()}}).open()
+    objects = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "files"}, "spec": spec}
+        for kind, spec in THERE.get(name, {}).items()
+    ]
+    if objects:
+        kubernetes.apply(*objects, namespace=namespace)
+    try:
+        with pytest.raises(ClusterError) as caught:
+            make(**asked)
+        assert caught.value.category == category
+        assert f"cluster.{next(iter(step))}" in caught.value.next_step
+        make(**{**asked, **{name: value or given.get(name, value) for name, value in step.items()}})
+    finally:
+        kubernetes.kubectl("delete", "persistentvolume", "files", "--ignore-not-found", "--wait=false")

@@ -115,6 +115,37 @@ def test_the_error_names_the_reason_why_jobs_do_not_start(opened: Opened, in_sge
     cluster.scale(1, 1)
 
 
+QUOTA = "{\n name few\n enabled TRUE\n limit users {*} to slots=1\n}\n"
+# What is asked for, with workers and threads; the category of the error, what its next step names; what is asked then.
+Ask = tuple[dict[str, Any], int, int]
+STEPS: dict[str, tuple[Ask, str, str, Ask]] = {
+    "quota": (({"queue_timeout_s": 2.0}, 2, 1), "queue-timeout", "fewer workers", ({}, 1, 1)),
+    "size": (({}, 1, 5), "never-starts", "ask for less per job", ({}, 1, 4)),
+    "queue": (({"queue": "nowhere.q"}, 1, 1), "refused", "scalescope job-script", ({}, 1, 1)),
+    "environment": (({"parallel_environment": "mpi"}, 1, 1), "bad-parallel-environment", "qconf -spl", ({}, 1, 1)),
+    "hold": (({"directives_add": ("-h",), "queue_timeout_s": 2.0}, 1, 1), "job-held", "qrls", ({}, 1, 1)),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] if name != "quota" else []) for name in STEPS]
+)
+def test_workers_come_after_following_the_next_step(opened: Opened, in_sge: Any, tmp_path: Path, name: str) -> None:
+    (asked, *size), category, words, (changed, *new_size) = STEPS[name]
+    if name == "quota":
+        (tmp_path / "quota").write_text(QUOTA)
+        in_sge.run("qconf", "-Arqs", str(tmp_path / "quota"))
+    try:
+        with pytest.raises(ClusterError) as caught:
+            opened(**asked).scale(*size)
+        assert caught.value.category == category
+        assert words in caught.value.next_step
+        in_sge.cancel_all()
+        opened(**changed).scale(*new_size)
+    finally:
+        in_sge.run("qconf", "-drqs", "few", check=False)
+
+
 @pytest.mark.thorough
 def test_a_queue_in_error_an_absent_host_and_a_changed_limit_are_named(opened: Opened, in_sge: Any) -> None:
     cluster = opened(queue_timeout_s=30.0, walltime="01:00:00")

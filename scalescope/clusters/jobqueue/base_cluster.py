@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
 REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
-SUSPECT_S = 10.0  # after so long without a sign of a worker, the system is asked whether it suspended a job
-DRAIN_LIMIT_S = 3.0  # for tasks of a trial that was cut short; then their job is replaced
+SUSPECT_S = 10.0  # seconds without a sign of a worker after which the system is asked for suspended jobs
+DRAIN_LIMIT_S = 3.0  # seconds for tasks of a trial that was cut short to end; then their job is replaced
 
-_POLL_S = 0.05
+_POLL_S = 0.05  # seconds between two looks at the workers
 
 _logger = logging.getLogger(__name__)
 
@@ -276,8 +276,9 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._replaced += len(ended)
         if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
             raise error
-        _logger.warning("%s jobs are replaced: %s", len(ended), error.what)
-        self.report(f"{len(ended)} jobs are replaced: {error.what}")
+        words = f"replaced: {plural(len(ended), 'job')}: {error.what}"
+        _logger.warning("%s", words)
+        self.report(words)
         self._cancel([job.id for job in ended])
         self._jobs = [job for job in self._jobs if job not in ended]
         self._submit([job.workers for job in ended])

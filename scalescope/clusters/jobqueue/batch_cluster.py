@@ -24,6 +24,7 @@ from scalescope.model.words import plural
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
+_AGAIN = "try again when the queue is shorter, or ask for less"
 SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
 
 _logger = logging.getLogger(__name__)
@@ -154,11 +155,13 @@ class BatchCluster(JobQueueCluster):
         words = f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}{self._changed()}"
         return PendingWorkers(words)
 
-    def _wait(self, pending: Sequence[str], reasons: str, running: int, release: str = "") -> PendingWorkers:
+    def _wait(
+        self, pending: Sequence[str], reasons: str, running: int, release: str = "", step: str = ""
+    ) -> PendingWorkers:
         """`release`: the command that lets one of these jobs go, if they are held."""
         how = "held" if release else "waiting"
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{self._changed()}"
-        return self._in_queue(pending, words, running, release)
+        return self._in_queue(pending, words, running, release, step)
 
     @property
     def _changes(self) -> dict[str, str]:
@@ -171,7 +174,9 @@ class BatchCluster(JobQueueCluster):
     def _facts_of_jobs(self) -> dict[str, Any]:
         return {"changed": list(self._changes.values())}
 
-    def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0, release: str = "") -> PendingWorkers:
+    def _in_queue(
+        self, job_ids: Sequence[str], words: str, running: int = 0, release: str = "", step: str = ""
+    ) -> PendingWorkers:
         """Jobs wait in the queue; raises `ClusterError` if they have for too long."""
         now = time.monotonic()
         if self._waiting_since is None:
@@ -179,7 +184,7 @@ class BatchCluster(JobQueueCluster):
         if running:
             words += f"; {plural(running, 'job')} of this cluster run already"
         if now - self._waiting_since > self.spec.queue_timeout_s:
-            step = "try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`"
+            step = f"{step or _AGAIN}; or raise `cluster.queue_timeout_s`"
             if release:
                 step = f"`{release}` lets it go if you held it, once its reason is mended; else ask the administrators"
             raise ClusterError(

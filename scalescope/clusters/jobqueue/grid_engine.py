@@ -223,6 +223,15 @@ class GridEngine:
         return [re.sub(r"^Job \d+ ", "", line) for line in lines if not line.startswith("verification:")]
 
 
+def next_step(reasons: Sequence[str]) -> str:
+    """What to do about jobs that wait for these reasons; empty if time may help."""
+    if any("exceeds limit" in line for line in reasons):
+        return "use fewer workers or threads at once: a quota of the site allows no more"
+    if reasons and all(QUEUE_STATES["E"] in line for line in reasons):
+        return "ask the administrators to clear the queue's error, or set another `cluster.queue`"
+    return ""
+
+
 def in_words(states: str, why: str = "") -> str:
     """What the state letters of a queue mean, in brackets; empty if there are none."""
     told = [QUEUE_STATES.get(letter, f"state {letter}, which is not known to Scalescope") for letter in states]

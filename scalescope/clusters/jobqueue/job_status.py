@@ -46,7 +46,7 @@ class StatusCommand:
     release: str  # command that lets a held job go; `{}` stands for its number
     # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
-    between: str = " "  # what stands between the numbers of jobs
+    between: str = " "  # separator of the numbers of jobs
     takes_one: bool = False  # whether the command takes a single job
 
     def category(self, state: str) -> str:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster, listed
-from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent, asked
+from scalescope.clusters.jobqueue.grid_engine import (
+    GridEngine,
+    GridEngineJob,
+    GridEngineSilent,
+    asked,
+    next_step,
+)
 from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms
 from scalescope.clusters.jobqueue.systems import SgeSpec
 from scalescope.clusters.jobqueue.watching import excerpt
@@ -115,16 +121,18 @@ class SgeCluster(BatchCluster):
                 f"Grid Engine can never start job {first} of {self.label}",
                 where=f"qalter -w v {first}",
                 cause=_list(never),
-                next_step="look at the script that `scalescope job-script` shows, and ask for less per job",
+                next_step="look at the script that `scalescope job-script` shows, and ask for less per job; `qhost` "
+                "shows what hosts have, `qconf -srqs` the site's quotas, which Grid Engine does not name here",
                 category="never-starts",
                 job_ids=tuple(job.id for job in pending),
                 ends_run=True,
             )
-        reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
+        looked = self._engine.reasons(first)
+        reasons = _list(looked) or "Grid Engine is about to start them"
         release = f"qrls {first}" if all(job.category == "held" for job in pending) else ""
         if release:
             reasons = f"you or an administrator held job {first}, or it waits for another job"
-        return self._wait([job.id for job in pending], reasons, running, release)
+        return self._wait([job.id for job in pending], reasons, running, release, next_step(looked))
 
     def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
         """What keeps jobs that have a host from running."""
@@ -140,7 +148,9 @@ class SgeCluster(BatchCluster):
         gone = [number for number in ours if number not in seen or seen[number].is_deleted]
         failed = [number for number in ours if number in seen and seen[number].has_failed]
         away = self._engine.unreachable() if any(job.host for job in seen.values()) else set()
-        lost = [number for number in ours if number in seen and seen[number].queue in away]
+        silent = [job for job in self._jobs if job.id in seen and seen[job.id].queue in away]
+        # Hosts also seem silent to a master that has just come back: their workers tell that they live.
+        lost = [job.id for job in silent if self._present()[job.name] != job.workers]
         if gone:
             output = self._output(gone[0])
             cause = "somebody deleted it, or a limit ended it" + self._changed()

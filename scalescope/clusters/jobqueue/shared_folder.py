@@ -32,7 +32,7 @@ def old_logs(parent: Path, older_than_s: float) -> list[Path]:
         try:
             if leases.is_label(path.name) and os.listdir(path) == ["logs"] and path.stat().st_mtime < oldest:
                 found.append(path)
-        except OSError as error:  # somebody removes it, or may not be asked
+        except OSError as error:  # somebody removes it, or this user may not look
             _logger.info("old logs in %s: %s", path, error)
     return found
 
@@ -45,7 +45,7 @@ class ClusterFolder:
         self.logs = self.path / "logs"
 
     def create(self, *, tls: bool) -> Security | None:
-        """Make it; returns the credentials of scheduler, workers and clients."""
+        """Make the folder; returns the credentials of scheduler, workers and clients."""
         try:
             for path in old_logs(self.path.parent, LOGS_KEPT_S):
                 shutil.rmtree(path, ignore_errors=True)  # somebody else may remove it as well
@@ -67,7 +67,7 @@ class ClusterFolder:
             ) from error
 
     def remove(self, *, keep_logs: bool = False) -> None:
-        """Remove it, or all but the logs; may be called again."""
+        """Remove the folder, or all but the logs; may be called again."""
         try:
             if keep_logs and any(self.logs.iterdir()):
                 for name in ("tls", "importable"):

@@ -11,7 +11,7 @@ from scalescope.model import site_config
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.site_config import SiteConfig
 
-# Keys of dask-jobqueue, and the fields that they are: the first that a kind has. A new name of a key precedes the old.
+# Keys of dask-jobqueue, and the fields that they set: the first that a kind has. A key's new name precedes its old one.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "queue": ("partition", "queue"),
     "account": ("account",),
@@ -62,7 +62,7 @@ def read(spec: type[ClusterSpec]) -> SiteConfig:
 
 
 def _read(key: str, value: Any) -> Any:
-    """As the field has it: sizes in MiB, lists as tuples of text."""
+    """The value in the form of its field: sizes in MiB, lists as tuples of text."""
     from dask.utils import parse_bytes  # here: specifications need the standard library alone
 
     if key in ("memory", "disk"):

@@ -53,8 +53,8 @@ class SlurmCluster(JobQueueCluster):
             queue_timeout_s=spec.queue_timeout_s,
             closed_nodes=partial(spec.closed_nodes, run=self._run),
         )
-        self._judged: dict[str, tuple[str, str]] = {}  # closed nodes with which jobs were held all the same
-        self._given_back = False  # whether the jobs of this point were, for a later start of all
+        self._judged: dict[str, tuple[str, str]] = {}  # closed nodes when the room was last looked at
+        self._given_back = False  # True once this point's jobs were cancelled, to be submitted again together
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._watch.begin()
@@ -81,7 +81,7 @@ class SlurmCluster(JobQueueCluster):
                         yield size, job, number
             except JobsEnded as error:
                 wait(futures)
-                error.ends_run = not self._watch.expected  # else there are too many of them: smaller points may go
+                error.ends_run = not self._watch.expected  # Slurm took some: smaller points may fit
                 raise
             finally:
                 for future in futures:
@@ -104,7 +104,7 @@ class SlurmCluster(JobQueueCluster):
 
     def _check_room(self) -> SlurmCapacity | None:
         if self._jobs:
-            self._watch.refresh()  # their nodes, if workers came before the next look
+            self._watch.refresh()  # learns the nodes of jobs whose workers have just come
         nodes = self._nodes()
         ours = {nodes[job.id] for job in self._jobs if job.id in nodes}
         return self.spec.require_room(self._workers, self._threads, run=self._run, ours=ours)
@@ -125,7 +125,7 @@ class SlurmCluster(JobQueueCluster):
                 if number := self._arrived(job.name):
                     return number
                 self._closing.wait(pause_s)
-            # a controller that wakes up obeys in any order what it was told meanwhile
+            # A controller that comes back carries out earlier requests in any order.
             looks, pause_s = 2, waiting.AGAIN_S
             return submission.submit(job.job_script(), run=self._run)
 

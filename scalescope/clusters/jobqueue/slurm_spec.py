@@ -40,7 +40,8 @@ class SlurmSpec(JobQueueSpec):
         re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
-    hold_s: ClassVar[float] = 600.0  # then, or at once where Slurm expects the others later, all jobs queue again
+    # Seconds that workers wait for others. Then, or at once if Slurm expects a longer wait, all jobs queue again.
+    hold_s: ClassVar[float] = 600.0
 
     partition: Annotated[
         str,
@@ -122,7 +123,7 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def cores_per_worker(self, threads: int) -> float:
-        """Those of whole nodes, where no two jobs share one; asks Slurm once."""
+        """Cores of whole nodes where no two jobs share a node, else those asked for; asks Slurm once."""
         whole = _cores_of_whole_nodes(self._room)
         return whole / self.job_workers if whole else super().cores_per_worker(threads)
 
@@ -186,7 +187,7 @@ class SlurmSpec(JobQueueSpec):
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Directives of sbatch. By comment and log name a job is known whose number never came."""
+        """Directives of sbatch. Comment and name of the log identify a job whose number never came."""
         gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{request.workers}"] if self.gpus else []
         others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
         given = {

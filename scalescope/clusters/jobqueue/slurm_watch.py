@@ -29,10 +29,10 @@ JITTER = 0.2  # the largest part by which an interval is made longer or shorter 
 ENDING_S = 5.0  # seconds that a job which is being ended has to say how
 _SHOWN_IDS, _READ_BYTES = 8, 65_536
 _NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")  # states
-# What of a job script says what `JobTerms` has, by its short or long name.
+# The directives of a job script that `JobTerms` holds, by their short or long name.
 _TERMS = {"t": "time", "p": "partition", "A": "account", "q": "qos", "N": "nodes"}
 _TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|qos|nodes)[= ])(\S+)", re.MULTILINE)
-# What a changed term makes of an end: the category of the end by name of the term.
+# The term whose change may explain an end, by the category of the end.
 _BY_CHANGE = {"time-limit-reached": "time_s", "out-of-memory": "memory_mb"}
 _NODES_BACK = (
     "`sinfo -R` shows since when and why; an administrator resumes drained nodes; try again when they are back"
@@ -62,17 +62,17 @@ class JobWatch:
         self.queue_timeout_s = queue_timeout_s
         self.closed: dict[str, tuple[str, str]] = {}  # nodes that are down or drained, while jobs wait for nodes
         self.powering: dict[str, tuple[str, str]] = {}  # nodes of jobs that have some, but do not run yet
-        self.asked = ""  # why our jobs are not to start yet, if that was asked of Slurm
+        self.asked = ""  # why we asked Slurm for a later start; empty if we did not
         self._closed_nodes = closed_nodes
         self._run = run or commands()
         self._clock = clock
         self._rng = rng or random.Random()
         self._jobs: dict[str, SlurmJob] = {}
         self.expected: set[str] = set()  # numbers of the jobs that were submitted
-        self._terms: dict[str, JobTerms] = {}  # of the jobs that were submitted, by number
+        self._terms: dict[str, JobTerms] = {}  # terms asked for, by number of the job
         self._dismissed: set[str] = set()
         self._ran: set[str] = set()  # numbers of jobs that have been seen running
-        self._waiting_since: float | None = None  # some job of ours, not always the same
+        self._waiting_since: float | None = None  # when jobs of ours, not always the same, began to wait
         self._ending_since: dict[str, float] = {}
         self._complete = True
         self._changed_at = self._next_look = self._answered_at = clock()
@@ -87,7 +87,7 @@ class JobWatch:
             self._hurry()
 
     def dismiss(self, job_ids: Iterable[str]) -> None:
-        """Never speak of these jobs again: they were cancelled on purpose, or are being replaced."""
+        """Leave these jobs out of what is said: they were cancelled on purpose, or are being replaced."""
         self._dismissed.update(job_ids)
 
     def jobs(self) -> list[SlurmJob]:

@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace, names: Sequence[str], gpu: str | None) -> 
     status = 0
     try:
         asyncio.run(_work(options, names))
-    except BaseException:  # noqa: BLE001 - said here, for nobody is there to catch it
+    except BaseException:  # noqa: BLE001 - printed here, because no caller can catch it
         traceback.print_exc()
         status = 1
     sys.stdout.flush()

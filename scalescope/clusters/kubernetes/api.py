@@ -26,18 +26,18 @@ from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY
 from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import ClusterError, RequestRefused
 
-REQUEST_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0  # seconds for one request
 SILENCE_S = 120.0  # seconds for which a server that has answered before may be silent, as during an update
 
 FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # no data of secrets
-_CLUSTER = "dask.org/cluster-name"  # the operator's label; a copy of our cluster with our labels has another name
+_CLUSTER = "dask.org/cluster-name"  # the operator's label, which a copy of our cluster does not share
 _CLEARED_AWAY = (
     "unable to retrieve container logs",
     "failed to try resolving symlinks",
-)  # no log of a removed container
+)  # beginnings of an answer that the log of a removed container is gone
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
@@ -154,7 +154,7 @@ class Api(ControlPlane):
         for version, what in _PARTS:
             if self.may("list", version.rpartition("/")[0], what):
                 found = self._ask("GET", version, what, selector, headers=_METADATA_ONLY)["items"]
-                parts += [(version, what, each["metadata"]) for each in found or ()]  # null if there is none
+                parts += [(version, what, each["metadata"]) for each in found or ()]  # `items` is null if there is none
         return [part for part in parts if _belongs_to_its_cluster(part[2]["labels"])]
 
     def operators(self) -> list[Raw]:
@@ -271,7 +271,7 @@ class Api(ControlPlane):
                 return response.text if text else response.json()
 
         what = f"{method} {url}"
-        return self._call(ask, what) if text else self._patiently(ask, what)  # for a log, the silent one is the node
+        return self._call(ask, what) if text else self._patiently(ask, what)  # a log comes from its node
 
     def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
         """Call again while the server is silent, or too busy, if it has answered before."""

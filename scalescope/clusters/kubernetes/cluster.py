@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-CLOSE_TIMEOUT_S = 15.0  # for everything of a cluster to be gone
-CONNECT_TIMEOUT_S = 30.0
-REPORT_INTERVAL_S = 15.0
-LOOK_INTERVAL_S = 0.5
-NODE_NOTICED_S = 50.0  # for Kubernetes to notice that a node is lost, which takes it 40 by default
-LEAST_SILENT_S = 2.0  # silence of the API server that can spoil a trial: a busy one may take a second to answer
+CLOSE_TIMEOUT_S = 15.0  # seconds for everything of a cluster to be gone
+CONNECT_TIMEOUT_S = 30.0  # seconds for the scheduler to answer
+REPORT_INTERVAL_S = 15.0  # seconds between two reports in the same words
+LOOK_INTERVAL_S = 0.5  # seconds between two looks at the pods
+NODE_NOTICED_S = 50.0  # seconds for Kubernetes to notice a lost node, by default 40
+LEAST_SILENT_S = 2.0  # seconds of silence that can spoil a trial: a busy API server may take one to answer
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # with these, Dask's images install packages at start
 _logger = logging.getLogger(__name__)
@@ -76,10 +76,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._asking = threading.Lock()
         self._security: Security | None = None
         self._uid = self._address = self._lost = ""
-        # By the name of a worker group; the main group's name is empty:
-        self._sizes: dict[str, int] = {}  # its workers
-        self._made: dict[str, str] = {}  # the name of its custom resource
-        self._most = 0.0  # Deployments of workers that one operator makes at most
+        # The main group of workers has an empty name.
+        self._sizes: dict[str, int] = {}  # number of workers by group
+        self._made: dict[str, str] = {}  # name of the custom resource by group
+        self._most = 0.0  # most Deployments of workers that a single operator makes
         self._whole: set[str] = set()  # groups that have all their workers
         self._threads, self._serial = 0, 0
         self._scheduler: list[Raw] = []
@@ -100,7 +100,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._api = api = Api(spec.context, spec.namespace, answered=self.answered)
         self._record = PodRecord(api, self.label)
         try:
-            for each in reaping.reap_here((self.kind,), Owner.current()):  # what `close` could not remove
+            for each in reaping.reap_here((self.kind,), Owner.current()):  # what an earlier `close` left
                 self.report(f"{each.label}, of an earlier trial: {each.words}")
             preflight.check(api, spec, self.label)
             self._security = Security.temporary() if spec.tls else None
@@ -150,7 +150,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         if all(each.endswith((ENDING, LOST)) for each in left):
             now = "" if is_ending else "; `scalescope reap` removes it now"
             return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
-        why = "; ".join(" ".join(each.split()) for each in left)  # in lines of their own an error would hide the rest
+        why = "; ".join(" ".join(each.split()) for each in left)  # an error of several lines would hide the rest
         return (
             f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
             f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
@@ -238,7 +238,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._create(api, made)
 
     def _retire_next(self, surplus: Mapping[str, int]) -> None:
-        """Tell the scheduler which workers to retire: the operator only asks it for a number, of any group."""
+        """Tell the scheduler which workers to retire next; the operator only says how many, of any group."""
         leaving: list[str] = []
         for group, number in surplus.items():
             leaving += [pod["status"]["podIP"] for pod in self._pods if _group_of(pod) == group][: max(number, 0)]
@@ -247,7 +247,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
         """Whether exactly these pods are the requested workers."""
-        try:  # without a limit it would wait for as long as the API server stands still
+        try:  # without a time limit this would wait as long as the API server is silent
             present = self._open().nthreads(callback_timeout=CONNECT_TIMEOUT_S)
             self._present = {str(address): int(number) for address, number in present.items()}
         except (OSError, TimeoutError) as error:
@@ -330,7 +330,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             broken = {_group_of(pod) for pod in self._pods if pod["metadata"]["name"] in gone}
             self._whole = {group for group in self._whole if self._made.get(group) not in broken}
         if not api.is_inside and api.silent_s > max(LEAST_SILENT_S, trial_watch.PART * (time.monotonic() - began)):
-            self._lost = self._was_away(api)  # nodes that seem lost then are its fault, too
+            self._lost = self._was_away(api)  # nodes only seem lost while the API server is away
 
     def losses(self) -> str:
         observer = self._observer
@@ -355,7 +355,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         if api is None or api.is_inside:
             return ""
         try:
-            api.cluster(self.label)  # a server that is still away is waited for
+            api.cluster(self.label)  # waits for a server that is still away
         except RequestRefused as error:
             if error.ends_run:
                 raise
@@ -397,9 +397,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._check_versions([versions_of(self._address, self._security, CONNECT_TIMEOUT_S)])
             self._observer = self._client()
         except ClusterError as error:
-            error.ends_run = True  # the image of all points
+            error.ends_run = True  # all points use this image
             raise
-        except Exception as error:  # whatever a scheduler of another release makes of the client
+        except Exception as error:  # a scheduler of another release can raise anything
             raise self._end_of_scheduler() or ClusterError(
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
@@ -461,7 +461,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise self._silent(error) from error
 
     def _on_scheduler(self, module: ModuleType, name: str, *given: object) -> Any:
-        cloudpickle.register_pickle_by_value(module)  # the image need not have it
+        cloudpickle.register_pickle_by_value(module)  # so that the image need not have the module
         try:
             return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:

@@ -57,7 +57,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "the image lacks dask-cuda", "use an image with dask-cuda for the workers with GPUs, or leave `cluster.cuda` out"),
     ("old-dask", MUST_ACT, r"^Log: .*(No such (command|option)|Usage: .*dask)",
      "the image's version of Dask does not know the command", "use an image with the driver's version of distributed"),
-    # what connections end with, the nearest to the cause first: all errors of getaddrinfo(3) have negative numbers
+    # errors of connections, the nearest to the cause first; those of getaddrinfo(3) have negative numbers
     ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
      r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
      "it cannot look up the scheduler's name: the cluster's DNS does not answer, or does not know the service",
@@ -95,7 +95,8 @@ FAILURES = tuple(Failure(*row) for row in (
      "administrator"),
     ("quota", UNLIKELY, _ASK + "exceeded quota",
      "a quota of the namespace is used up",
-     "`kubectl describe quota` shows the use; ask for less, or for a larger quota"),
+     "`kubectl describe quota` shows the use; ask for less with fewer workers, `cluster.{}memory_mb` or "
+     "`cluster.{}cpu`, or ask an administrator for a larger quota"),
     ("quota-needs-limits", UNLIKELY, _ASK + "(must specify|failed quota)",
      "a quota of the namespace requires a request or limit that the pod lacks",
      "set `cluster.{}memory_mb`; for other resources, an administrator sets a default with a LimitRange"),
@@ -132,6 +133,10 @@ FAILURES = tuple(Failure(*row) for row in (
      "the Dask operator is not installed there",
      "an administrator installs the operator: helm install --repo https://helm.dask.org --create-namespace "
      "-n dask-operator --generate-name dask-kubernetes-operator"),
+    ("operator-silent", MUST_ACT, "^OperatorSilent: ready",
+     "the operator runs, but lacks a right, stands still, or does not watch this namespace",
+     "read its log: `kubectl logs -n NAMESPACE deployment/NAME` of the Deployment above; if it has `403 Forbidden`, an "
+     "administrator applies the operator's Helm chart again"),
     ("operator-silent", MUST_ACT, "^OperatorSilent",
      "the operator does not run, or does not watch this namespace",
      f"`kubectl get deployments -A -l {OPERATOR_LABEL}` must show it as ready; read its log"),
@@ -194,11 +199,12 @@ FAILURES = tuple(Failure(*row) for row in (
      "set `cluster.pull_secrets` to a secret with the registry's credentials, or use a mirror"),
     ("image-denied", MUST_ACT, _PULL + "(unauthorized|denied|authentication required|forbidden|401|403)",
      "the registry denied access, or the image does not exist",
-     "set `cluster.pull_secrets` to a secret with the registry's credentials; check `cluster.image`"),
+     "set `cluster.pull_secrets` to a secret whose credentials the registry accepts; check `cluster.image`"),
     ("no-image", MUST_ACT, _PULL + "(not found|manifest unknown|no match for platform)",
      "the registry has no such image, or none for these nodes' processors",
      "check `cluster.image`: name, tag and architecture"),
-    ("no-registry", UNLIKELY, _PULL + "(connection refused|no such host|x509|HTTP response to HTTPS)",
+    ("no-registry", UNLIKELY, _PULL + "(connection refused|network is unreachable|no route to host|no such host|x509|"
+     "HTTP response to HTTPS)",
      "the nodes do not reach the registry, or do not trust it",
      "check the registry's name in `cluster.image`; without one, the node's runtime decides"),
     ("disk-full", UNLIKELY, _PULL + "no space left",
@@ -324,11 +330,13 @@ LASTING = frozenset(
         "namespace-ending",
         "no-operator",
         "operator-silent",
+        "operator-not-allowed",
         "two-operators",
         "operator-version",
         "invalid",
         "no-answer",
         "no-secret",
+        "no-pull-secret",
         "no-claim",
         "no-image",
         "image-denied",

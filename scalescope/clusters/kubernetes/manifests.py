@@ -22,7 +22,7 @@ import yaml
 import scalescope
 from scalescope.clusters.kubernetes.spec import TOLERATION, VOLUME, KubernetesSpec
 
-GROUP = "kubernetes.dask.org/v1"  # of the operator's resources
+GROUP = "kubernetes.dask.org/v1"  # API version of the operator's resources
 
 # Labels of every object of a cluster: the label of its lease, this package, and the id of the run, if known.
 INSTANCE, MANAGED_BY, OURS = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "scalescope"
@@ -37,8 +37,8 @@ COMPONENT, WORKER_GROUP = "dask.org/component", "dask.org/workergroup-name"
 COMM_PORT, HTTP_PORT = 8786, 8787
 _PORTS = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
 USER = 1000  # user and group of all processes: never root, whatever the image says
-GRACE_S = 5  # for processes to end by themselves
-DEATH_TIMEOUT_S = 60
+GRACE_S = 5  # seconds for processes to end by themselves
+DEATH_TIMEOUT_S = 60  # seconds after which a worker that finds no scheduler ends
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
@@ -49,7 +49,7 @@ _SHIPPED += (
     "clusters/kubernetes/__init__.py",
     *(f"clusters/kubernetes/{each.rpartition('.')[2]}.py" for each in _ROUTES),
 )
-_LOCAL = ("jobqueue", "kubernetes", "temporary-directory")  # Dask's configuration for this machine only
+_LOCAL = ("jobqueue", "kubernetes", "temporary-directory")  # sections of Dask's configuration for this machine only
 
 
 def labels(label: str) -> dict[str, str]:
@@ -148,7 +148,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
     command += ["--no-dashboard", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(threads)]
     command += ["--memory-limit", f"{spec.memory_mb}MiB" if spec.memory_mb else "0"]
-    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # of the metrics
+    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # for the metrics
     command += ["--resources", f"{group}={threads}"] if group else []
     command += spec.cuda_options
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}

@@ -1,4 +1,4 @@
-"""Dask's metrics over HTTP in Kubernetes, for who has the token that a secret of `cluster.environment_secrets` holds.
+"""Dask's metrics over HTTP in Kubernetes, for holders of the token in a secret of `cluster.environment_secrets`.
 
 Pods import this module from the secret of the cluster, so it imports Dask's packages only.
 """

@@ -23,7 +23,7 @@ from scalescope.owner import Owner
 # collecting the parts of one that was just closed.
 SETTLE_S = 1.5
 
-_AT_ONCE = 8  # clusters; most of the time is spent waiting
+_AT_ONCE = 8  # clusters removed at the same time; most of the time is spent waiting
 
 
 def reap_cluster(api: Api, lease: Lease, words: str, dry_run: bool) -> Reaped:
@@ -66,7 +66,7 @@ def _orphans(api: Api) -> set[str]:
     """Labels of parts that have no cluster and are not being deleted."""
     parts = [metadata for _, _, metadata in api.parts() if "deletionTimestamp" not in metadata]
     labels = {str(each["labels"].get(INSTANCE)) for each in parts}
-    clusters = {each["metadata"]["name"] for each in api.clusters()}  # last: a cluster exists before its parts
+    clusters = {each["metadata"]["name"] for each in api.clusters()}  # last, as a cluster exists before its parts
     return set(filter(leases.is_label, labels)) - clusters
 
 

@@ -10,7 +10,7 @@ from scalescope.clusters.kubernetes.quantity import amount
 
 _ROOM = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nodeSelector", "tolerations", "priorityClassName")
 _IMAGE = ("image",)
-# The changes that may be behind a failure, by its category
+# The changes that may be behind a failure, by its category.
 _BEHIND = {
     "out-of-memory": ("memory",),
     "out-of-disk": ("ephemeral-storage",),
@@ -24,7 +24,7 @@ _BEHIND = {
     **dict.fromkeys(("no-dask", "no-package", "old-dask", "no-dask-cuda", "other-versions", "architecture"), _IMAGE),
 }
 _OF_POD = {"priorityClassName": "priority class", "schedulerName": "scheduler", "runtimeClassName": "runtime class"}
-_USUAL = {"schedulerName": "default-scheduler"}  # what Kubernetes fills in
+_USUAL = {"schedulerName": "default-scheduler"}  # values that Kubernetes fills in
 _TAINT_OF_NODE = "node.kubernetes.io/"  # begins the taints that Kubernetes has every pod tolerate for some minutes
 
 
@@ -74,7 +74,7 @@ def _resources(asked: Raw, given: Raw) -> dict[str, str]:
 
 
 def _main(pod: Raw) -> Mapping[str, Any]:
-    """The container of ours, wherever a webhook has put others."""
+    """Our container, which need not be the first: webhooks add others."""
     ours = {"scheduler", "worker"}
     containers = pod["spec"]["containers"]
     return next((each for each in containers if each["name"] in ours), containers[0])

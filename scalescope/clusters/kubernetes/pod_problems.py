@@ -15,10 +15,10 @@ R = TypeVar("R", bound=Raw)
 # Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe; its node
 # does not answer.
 DELETED, UNREADY, NODE_LOST = "Deleted", "Unready", "NodeLost"
-CORDONED = "node(s) were unschedulable"  # in a scheduler's message
-NOT_READY = "Not ready: "  # before the nodes that could hold a pod and are not well, in a message of ours
-_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # begin the taints of nodes that are not well
-# A node passes by itself if it is cordoned, not well, or being added by an autoscaler, in messages
+CORDONED = "node(s) were unschedulable"  # part of a scheduler's message
+NOT_READY = "Not ready: "  # begins our list of the nodes of a pod that are not well
+_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # prefixes of taints of nodes that are not well
+# Messages about nodes that will take pods later: they are cordoned, not well, or being added by an autoscaler.
 _PASSES = re.compile(
     rf"{re.escape(CORDONED)}|{NOT_READY}|untolerated taint \{{node\.|says (TriggeredScaleUp|Nominated)"
 )
@@ -26,12 +26,14 @@ _PASSES = re.compile(
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
 _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
-# What stands before the words of a warning of Python, and of a record of Dask
+# The prefix of a warning of Python, or of a log record of Dask.
 _BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
+PULLS = ("ErrImagePull", "ImagePullBackOff")  # reasons of a pod whose image does not come
+_NOT_RETRIEVED = "FailedToRetrieveImagePullSecret"  # reason of an event, which the pod's status does not have
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
-# The last two are also Karpenter's.
-_CANCELLED = "Cancelling deletion"  # begins what the taint manager says of a pod that is deleted by somebody else
+_CANCELLED = "Cancelling deletion"  # the taint manager's words about a pod that somebody else deletes
 BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons; the taint may say that the node is lost
+# Reasons of events of autoscalers; the last two are also Karpenter's.
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
 _FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
 # Since Kubernetes 1.31, the scheduler's message for a pod that no existing node could ever hold.
@@ -89,7 +91,7 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
         category, _, _, cause, step = rows[0]
     waits_for_node = rows and rows[0].category == "node-not-ready" and NOT_READY in problem.message
     if problem.reason == "Unschedulable" and len(rows) > 1 and not waits_for_node:
-        # nodes have different reasons; the last row is for all
+        # Nodes have different reasons. The last row matches all of them.
         cause = "; ".join(row.cause for row in rows[:-1])
         step = "; or ".join(row.next_step for row in rows[:-1])
     step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
@@ -157,7 +159,7 @@ def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | Non
         disrupted = _conditions(pod).get("DisruptionTarget", {})
         return _problem(pod, disrupted.get("reason") or DELETED, disrupted.get("message") or "the pod is being deleted")
     problem = problem_of_pod(pod)
-    if problem is not None and problem.reason != UNREADY:  # as a busy scheduler
+    if problem is not None and problem.reason != UNREADY:  # a busy scheduler does not answer its probe, but runs
         return problem
     if restarts(pod) == count:
         return None
@@ -191,6 +193,9 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
             if each["reason"] in _TOOK_IT_AWAY and not each.get("message", "").startswith(_CANCELLED)
         ]
         return _by_event(problem, took[-1]) if took else problem
+    if problem.reason in PULLS:
+        missing = [each["message"] for each in events if each["reason"] == _NOT_RETRIEVED]
+        return replace(problem, reason=_NOT_RETRIEVED, message=f"{missing[-1]} {problem}") if missing else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
         # `Failed` is the kubelet's word for what the container's status names exactly, a moment later
         return problem if events[-1]["reason"] == "Failed" else _by_event(problem, events[-1])

@@ -20,7 +20,7 @@ from scalescope.model.records import KUBERNETES, Columns, from_rows
 
 # Bytes kept of all logs of a trial, and of one pod, at most; each pod may have LEAST_BYTES however many pods there are.
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
-READERS = 8  # of logs at a time
+READERS = 8  # threads that read logs at the same time
 _LINE = 80  # bytes of a usual line
 
 # A log record as Dask writes it.

@@ -19,6 +19,7 @@ from scalescope.clusters.kubernetes.pod_problems import (
     DELETED,
     NODE_LOST,
     NOT_READY,
+    PULLS,
     PodProblem,
     explain,
     is_lost_with_its_node,
@@ -42,12 +43,12 @@ SETTLE_S = 6.0
 # Seconds after the API server was away in which nothing is concluded: kubelets report every 10, and until then their
 # nodes seem lost.
 OUTAGE_SETTLE_S = 20.0
-ENDING_S = 10.0  # to wait for an ending pod; after that its node probably does not answer
-OPERATOR_S = 30.0  # for the operator, which may be restarting, to make something
-RETRY_S = 60.0  # after which the operator tries again
-EVENTS_INTERVAL_S = 2.0
-LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5
-LOG_AFTER_S = 10.0  # after which a log says why a pod that runs does not arrive, and again after as long
+ENDING_S = 10.0  # seconds to wait for an ending pod; after that its node probably does not answer
+OPERATOR_S = 30.0  # seconds for the operator, which may be restarting, to make something
+RETRY_S = 60.0  # seconds after which the operator tries again
+EVENTS_INTERVAL_S = 2.0  # seconds between two requests for events and nodes
+LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5  # lines of a log, attempts to read it, seconds between them
+LOG_AFTER_S = 10.0  # seconds until the log of a running pod is read for why it does not arrive, and until the next time
 
 _LOG = "; the end of its log:\n    | "
 _CHANGED = (
@@ -67,9 +68,9 @@ class PodWatch:
         label: str,
         component: str,  # `scheduler` or `worker`; empty: all pods
         spec: KubernetesSpec,
-        groups: Collection[str] | None = None,  # names of worker groups; pods of others are ending. None: any
+        groups: Collection[str] | None = None,  # worker groups that stay; None: all of them
         clock: Callable[[], float] = time.monotonic,
-        most: float = math.inf,  # Deployments that one operator makes at most
+        most: float = math.inf,  # most Deployments that a single operator makes
         asked: Callable[[Raw], Raw | None] = lambda pod: None,  # the manifest of a pod, if it is known
     ) -> None:
         self.problems: list[PodProblem] = []  # of the last look, the worst first
@@ -85,7 +86,7 @@ class PodWatch:
         self._rights: dict[tuple[str, str], bool] = {}
         self._unwell = ""  # which nodes could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
-        self._log_at, self._log_told = 0.0, ""  # when a log was read last while its pod ran, and what it told
+        self._log_at, self._log_told = 0.0, ""  # when the log of a running pod was last read, and what it told
 
     def look(self) -> list[Raw]:
         """Ask Kubernetes; returns the pods that run."""
@@ -179,7 +180,7 @@ class PodWatch:
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
         """The error for a problem; `limit`: the field that says how long such a pod may wait."""
-        if problem.reason == DELETED and self._may("list", "events"):
+        if problem.reason in (DELETED, *PULLS) and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         if problem.reason in BY_TAINT and problem.node and self._may("get", "nodes"):
             problem = with_node(problem, self._api.node(problem.node))
@@ -257,7 +258,7 @@ class PodWatch:
         return sum(each.reason == problem.reason for each in self.problems)
 
     def _add_details(self, now: float) -> None:
-        """To the worst problem, and to those that Kubernetes words alike."""
+        """Add details to the worst problem, and to those that Kubernetes words alike."""
         before = self.problems[0]
         told = self._with_details(before, now)
         self.problems = [
@@ -304,8 +305,8 @@ class PodWatch:
             raise refusal(what, self._where, "FailedCreate", words, detail=f"the operator says {words}")
         operators = self._api.operators() if is_empty and not words else []
         if is_late or is_switched_off(operators):
-            detail = described(operators)
-            raise refusal("the Dask operator does not react", self._where, "OperatorSilent", detail=detail)
+            detail, ready = described(operators), "ready" if any(map(_ready, operators)) else ""
+            raise refusal("the Dask operator does not react", self._where, "OperatorSilent", ready, detail=detail)
 
     def _counts(self, found: Raw) -> bool:
         return self._component in ("", found["metadata"]["labels"].get(COMPONENT)) and not self._is_ending(found)
@@ -357,9 +358,13 @@ def described(operators: Sequence[Raw]) -> str:
     """How many pods of the operator run, in words."""
     return "; ".join(
         f"its Deployment {each['metadata']['namespace']}/{each['metadata']['name']} has "
-        f"{each.get('status', {}).get('readyReplicas', 0)} of {each['spec']['replicas']} pods ready"
+        f"{_ready(each)} of {each['spec']['replicas']} pods ready"
         for each in operators
     )
+
+
+def _ready(operator: Raw) -> int:
+    return int(operator.get("status", {}).get("readyReplicas", 0))
 
 
 def operator_failure(resources: Sequence[Raw]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import httpx_ws
 
-_BLOCK = 2**20
-_REFUSED = (401, 403)
+_BLOCK = 2**20  # bytes read at a time
+_REFUSED = (401, 403)  # HTTP statuses of refused credentials
 _ERRORS = 1  # channel of errors; data have channel 0
 
 _logger = logging.getLogger(__name__)

@@ -10,14 +10,14 @@ from scalescope.clusters.kubernetes.manifests import GROUP
 from scalescope.clusters.kubernetes.pod_problems import is_on_silent_node
 from scalescope.errors import ClusterError, RequestRefused
 
-OPERATOR_S = 4.0  # for the operator to let go of a cluster; then its finalizer is removed
+OPERATOR_S = 4.0  # seconds for the operator to let go of a cluster; then its finalizer is removed
 # Seconds within which Kubernetes begins to end objects without an owner; if it has not begun by then, it never does. It
 # takes more than 10 if Kubernetes has just learned new kinds, or lacks CPU.
 COLLECTED_S = 20.0
-GONE_S = 60.0  # for everything to be gone
+GONE_S = 60.0  # seconds for everything to be gone
 ENDING = " (ending)"  # marks an object that is deleted, but whose node is slow to stop it
 LOST = " (its node does not answer)"  # marks a deleted pod that Kubernetes keeps until its node is back or removed
-_LOOK_S = 0.2
+_LOOK_S = 0.2  # seconds between two looks
 
 
 def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[str]:
@@ -27,7 +27,7 @@ def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[st
     Raises `RequestRefused` with status 409 if the custom resource has another version than `version`.
     """
     began = time.monotonic()
-    own_group = f"daskworkergroups/{label}-default"  # not collected if its cluster goes before adopting it
+    own_group = f"daskworkergroups/{label}-default"  # it stays if its cluster goes before adopting it
     api.delete_cluster(label, version)
     while left := remains(api, label):
         waited_s = time.monotonic() - began
@@ -52,7 +52,7 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         for kind, what, metadata in lost:
             api.delete(kind, f"{what}/{metadata['name']}")
         remove(api, label, GONE_S)
-    with suppress(RequestRefused):  # who may not delete pods is told below what stays
+    with suppress(RequestRefused):  # users who may not delete pods are told below what stays
         _forget_lost_pods(api, label)
     if left := remains(api, label):
         raise ClusterError(

@@ -11,7 +11,7 @@ from scalescope.model import site_config
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.site_config import SiteConfig
 
-# Keys of the `KubeCluster` of dask-kubernetes, and the fields that they are
+# Keys of the `KubeCluster` of dask-kubernetes, and the fields that they set.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "namespace": ("namespace",),
     "image": ("image",),
@@ -50,7 +50,7 @@ def read(spec: type[ClusterSpec]) -> SiteConfig:
 
 
 def _read(key: str, value: Any) -> Any:
-    """As the field has it: quantities as numbers, variables as NAME=VALUE."""
+    """The value in the form of its field: quantities as numbers, variables as NAME=VALUE."""
     if key == "env":
         pairs = value.items() if isinstance(value, Mapping) else map(_pair, value) if isinstance(value, list) else ()
         return tuple(str(name) if text is None else f"{name}={text}" for name, text in pairs) or value
@@ -63,5 +63,5 @@ def _read(key: str, value: Any) -> Any:
 
 
 def _pair(variable: Any) -> tuple[Any, Any]:
-    """Name and value of a variable as Kubernetes writes it; None is the value of one from elsewhere, as a secret."""
+    """Name and value of a variable as Kubernetes writes it; the value is None if it comes from a secret or the like."""
     return (variable.get("name"), variable.get("value")) if isinstance(variable, Mapping) else (variable, None)

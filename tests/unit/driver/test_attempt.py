@@ -99,7 +99,7 @@ def test_a_workload_that_lost_its_connection_is_invalid_and_one_that_raised_fail
 def test_workers_that_were_lost_or_joined_are_named() -> None:
     assert changes(BEFORE, dict(reversed(BEFORE.items()))) == ""
     after = {"tcp://a": BEFORE["tcp://a"], "tcp://c": ("1", 1, "running")}
-    lost, joined = "lost 1 of 2 workers during the trial (1)", "1 workers joined during the trial (1)"
+    lost, joined = "lost 1 of 2 workers during the trial (1)", "1 worker joined during the trial (1)"
     assert changes(BEFORE, after) == f"{lost} and {joined}"
     assert changes(BEFORE, BEFORE, ["tcp://c"]) == joined.replace("(1)", "(tcp://c)")
     assert changes(BEFORE, BEFORE, ["tcp://a"]) == lost.replace("(1)", "(0)")

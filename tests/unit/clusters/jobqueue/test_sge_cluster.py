@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from scalescope.clusters.jobqueue.grid_engine import JOB_STATES, QUEUE_STATES, G
 from scalescope.clusters.jobqueue.job_terms import JobTerms
 from scalescope.clusters.jobqueue.sge_cluster import SgeCluster
 from scalescope.clusters.jobqueue.systems import SgeSpec
-from scalescope.errors import ClusterError
+from scalescope.errors import ClusterError, JobsEnded
 
 
 @pytest.fixture
@@ -39,6 +40,24 @@ def test_a_rescheduled_job_that_waits_again_counts_towards_the_queue_timeout(
     assert caught.value.category == ("job-held" if "h" in state else "queue-timeout")
 
 
+FULL, IN_ERROR = "all.q@a is full", f"all.q@b is temporarily not available{grid_engine.in_words('E')}"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "step"),
+    [
+        ([FULL], ""),
+        ([FULL, IN_ERROR], ""),
+        ([IN_ERROR], "cluster.queue"),
+        ([FULL, 'exceeds limit "u/////" in rule "r"'], "quota"),
+    ],
+)
+def test_the_next_step_follows_the_reasons_of_a_waiting_job(reasons: list[str], step: str) -> None:
+    found = grid_engine.next_step(reasons)
+    assert step in found
+    assert bool(found) is bool(step)
+
+
 @pytest.mark.parametrize("state", ["r", "t", "Rr", "Rt"])
 def test_a_job_that_has_a_host_is_not_in_the_queue(
     cluster: SgeCluster, state: str, monkeypatch: pytest.MonkeyPatch
@@ -46,6 +65,20 @@ def test_a_job_that_has_a_host_is_not_in_the_queue(
     monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: [GridEngineJob("7", state, "all.q@node1")])
     monkeypatch.setattr(GridEngine, "unreachable", lambda engine: set())
     assert not cluster._look(1).in_queue
+
+
+def test_a_silent_host_whose_workers_are_connected_has_not_lost_its_job(
+    cluster: SgeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: [GridEngineJob("7", "r", "all.q@node1")])
+    monkeypatch.setattr(GridEngine, "unreachable", lambda engine: {"all.q@node1"})
+    present = Counter({"1": 1})
+    monkeypatch.setattr(cluster, "_present", lambda: present)
+    assert not cluster._look(1).in_queue
+    present.clear()
+    with pytest.raises(JobsEnded) as caught:
+        cluster._look(1)
+    assert caught.value.category == "node-lost"
 
 
 # ------------------------------------------------------------------ every state that Grid Engine has

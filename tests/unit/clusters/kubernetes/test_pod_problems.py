@@ -197,6 +197,15 @@ def test_a_starting_pod_is_explained_by_its_last_warning_unless_its_status_will_
     assert with_events(starting, [told, failed]) == starting
 
 
+def test_an_image_that_does_not_come_is_explained_by_the_pull_secret_that_is_not_there() -> None:
+    denied = PodProblem("ErrImagePull", "401 Unauthorized", "p")
+    events = [{"type": "Warning", "reason": "FailedToRetrieveImagePullSecret", "message": "Unable (nothing)"}]
+    found = with_events(denied, [*events, {"type": "Warning", "reason": "Failed", "message": "m"}])
+    assert (explain(denied).category, explain(found).category) == ("image-denied", "no-pull-secret")
+    assert "401" in found.message
+    assert with_events(denied, []) == denied
+
+
 def test_an_eviction_that_was_cancelled_took_no_pod_away() -> None:
     """The taint manager says this when somebody else deletes a pod that it watched."""
     gone = PodProblem("Deleted", "the pod is being deleted", "p")

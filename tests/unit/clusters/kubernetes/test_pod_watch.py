@@ -192,10 +192,13 @@ def test_an_operator_that_creates_nothing_is_reported_sooner_if_it_is_switched_o
     assert look(kube, watching, OPERATOR_S)
     caught = refused(kube, watching, OPERATOR_S + 1)
     assert caught.category == "operator-silent"
+    assert "kubectl logs" not in caught.next_step
     kube.now = 0
     metadata = {"namespace": "dask-operator", "name": "operator"}
-    kube.operates = [{"metadata": metadata, "spec": {"replicas": 1}}]
-    assert look(kube, watch(kube), SETTLE_S + 1)  # it may be starting again
+    kube.operates = [{"metadata": metadata, "spec": {"replicas": 1}, "status": {"readyReplicas": 1}}]
+    watching = watch(kube)
+    assert look(kube, watching, SETTLE_S + 1)  # it may be starting again
+    assert "kubectl logs" in refused(kube, watching, OPERATOR_S + 1).next_step
     kube.now, kube.operates = 0, [{"metadata": metadata, "spec": {"replicas": 0}}]
     caught = refused(kube, watch(kube), SETTLE_S + 1)
     assert caught.category == "operator-silent"
