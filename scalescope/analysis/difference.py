@@ -102,6 +102,7 @@ class Account:
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
     overheads: Mapping[Overhead, float]  # thread-seconds
+    free: float | None = None  # share of the host's CPU time that others left; None: unknown, or there are many hosts
 
     @property
     def thread_s(self) -> float:
@@ -168,7 +169,7 @@ class Difference:
 def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, other_host: bool = False) -> Difference:
     """Divide what B took longer than A; each has at least one trial of one size.
 
-    `virtual`: the clock is a simulated cluster's. `other_host`: facts differ by which all tasks may be slower.
+    `virtual`: the clock is a simulated cluster's. `other_host`: they ran on different machines.
     """
     sides = _means(a), _means(b)
     matches = match(*sides)
@@ -177,12 +178,11 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
     means = [table.mean for table in tables]
     cut = _cut_otherwise(*means)
     threads = a[0].threads, b[0].threads
+    machine = (-math.inf, math.inf) if other_host else _of_load(a, b)
     kinds = [overhead.kind for overhead in overheads[0]]
 
     def divided(left: _Costs, right: _Costs, *, by_threads: bool) -> _Divided:
-        return _divide(
-            left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, other_host, by_threads
-        )
+        return _divide(left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, machine, by_threads)
 
     seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
     single = min(len(a), len(b)) < 2
@@ -386,7 +386,7 @@ def _divide(
     per_task: Sequence[bool],
     threads: tuple[int, int],
     cut: Bools,
-    other_host: bool,
+    host: tuple[float, float],  # logarithms of the ratios of seconds between which the hosts may explain all tasks
     by_threads: bool,
 ) -> _Divided:
     """The terms, in seconds of the call or in thread-seconds (`by_threads`)."""
@@ -405,13 +405,9 @@ def _divide(
     at_once = whole - tasks - slower
     of_threads = _no_more_than(mean * (more_threads if by_threads else -more_threads), at_once)
     waiting = at_once - of_threads
-    machine = np.zeros_like(whole)
-    if other_host:
-        machine = mean * _common(
-            _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both), left, both & ~cut
-        )
-        machine = np.where(both & ~cut, machine, 0.0)
-        slower = slower - machine
+    each = _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both)
+    machine = np.where(both & ~cut, mean * np.clip(_common(each, left, both & ~cut), *host), 0.0)
+    slower = slower - machine
     tasks, waiting = _cancelled(tasks, waiting)
     slower, waiting = _cancelled(slower, waiting)
     chunks = np.where(cut, tasks + slower + waiting, 0.0)
@@ -477,6 +473,15 @@ def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
     """Two terms without what is opposite in both."""
     common = np.where(term * other < 0, np.minimum(np.abs(term), np.abs(other)), 0.0)
     return term - np.sign(term) * common, other - np.sign(other) * common
+
+
+def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
+    """The least and the largest logarithm of a ratio of seconds that other load of the same host can explain."""
+    known = [[account.free for account in side if account.free] for side in (a, b)]
+    if not all(known):
+        return 0.0, 0.0
+    slower = math.log(sum(known[0]) / len(known[0])) - math.log(sum(known[1]) / len(known[1]))
+    return min(slower, 0.0), max(slower, 0.0)
 
 
 def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:

@@ -11,6 +11,7 @@ from scalescope.analysis.attempts import Ints, codes
 from scalescope.analysis.difference import Account, Overhead, PartKind, PrefixAccount
 from scalescope.analysis.inside_tasks import called_by_user, inside_tasks
 from scalescope.diagnosis.blame import BETWEEN, CLIENT, IDLE, INTAKE, OTHER, Charge, blame
+from scalescope.diagnosis.evidence.host_cpu import host
 from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
@@ -46,7 +47,9 @@ def account(observation: Observation) -> Account:
         if waited := idle.get(name, 0.0) * share:
             overheads[Overhead(kind)] += waited
             idle[name] -= waited
-    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads))
+    here = host(observation)
+    free = None if here is None else 1 - here.foreign
+    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads), free)
 
 
 def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:

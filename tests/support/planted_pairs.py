@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -106,7 +107,8 @@ def real(client, *, items: int = 8, imports: bool = False, held: int = 0, spins:
     if imports:
         import planted_late  # noqa: F401
     kept = client.map(lambda i: bytes(held), range(items if held else 0), pure=False)
-    done = client.map(lambda i: time.sleep(0.2 * (4 if os.environ.get("OMP_NUM_THREADS") == "3" else 1)), range(items))
+    sleep_s = 0.0 if spins else 0.8 if os.environ.get("OMP_NUM_THREADS") == "3" else 0.2
+    done = client.map(lambda i: time.sleep(sleep_s) or sum(range(spins)), range(items))
     client.gather(done)
     client.gather(client.map(len, kept, pure=False))
 
@@ -114,6 +116,7 @@ def real(client, *, items: int = 8, imports: bool = False, held: int = 0, spins:
 job.modelled = blocks.modelled = True
 
 
+SPINS = ({}, {}, {"spins": 20_000_000, "items": 12})
 PLANTED = ({"planted": True}, "planted", "job", {"environment": "planted==1.0"})
 RELEASES = {  # of the package `planted`: seconds times, items times, seconds of the client
     "1.0": (1.0, 1, 0.0), "1.1": (1.7, 1, 0.0), "1.2": (0.5, 1, 0.0), "1.3": (1.0, 2, 0.0), "1.4": (1.0, 1, 6.0),
@@ -143,6 +146,8 @@ class Pair:
     function: str = "job"
     base_point: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    cores: int = 0  # cores that B may use; 0: all
+    beside: int = 0  # processes that compute while B runs
 
 
 PAIRS = {
@@ -222,6 +227,9 @@ PAIRS = {
     "spilling": Pair(
         "spill paused", "", {}, {}, {"memory_limit_mb": 500}, {"held": 40_000_000, "items": 12}, "memory", "real"
     ),
+    # another machine
+    "fewer cores": Pair("machine", "", {}, *SPINS, "usable_cpus", "real", cores=1),
+    "other processes compute": Pair("machine", "", {}, *SPINS, "cores used by other", "real", beside=4),
     # written after the others had been run
     "a later stage is three times as slow": Pair("slower", "check", {"check_s": 1.5}, base={"check_s": 0.5}),
     "half as many items again": Pair("graph", "load", {"items": 60}, base={"check_s": 0.3}),
@@ -250,6 +258,10 @@ def trials(pair: Pair, changed: bool, address: str, seed: int) -> list[Any]:
     if "environment" in point:
         point["environment"] = f"distributed=={distributed.__version__} {point['environment']}"
     os.environ |= pair.variables if changed else {}
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[: pair.cores if changed and pair.cores else None])
+    spin = [sys.executable, "-c", "while True: pass"]
+    beside = [subprocess.Popen(spin) for _ in range(pair.beside if changed else 0)]
     sweep = {
         "workload": f"{__file__}:{pair.function}",
         "points": [{**point, **({"workers": 2} if local else {})}],
@@ -262,6 +274,10 @@ def trials(pair: Pair, changed: bool, address: str, seed: int) -> list[Any]:
     try:
         return [trial for trial in finished_run(sweep, address, fresh=True).trials if trial.counts]
     finally:
+        for each in beside:
+            each.kill()
+            each.wait()
+        os.sched_setaffinity(0, cores)
         for name in pair.variables:
             os.environ.pop(name, None)
 
