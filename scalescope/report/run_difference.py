@@ -130,11 +130,9 @@ class RunDifference:
 
     def largest(self, most: int) -> str:
         """The first named parts: `3.6 s of 4.1 s less: the client, job.py:14 run; 0.4 s: transfers`."""
-        seconds, named = self.found.seconds, self.found.named[:most]
-        sign = 1 if seconds >= 0 else -1
-        of = f" of {duration(abs(seconds))}{' less' if sign < 0 else ''}"
-        told = [f"{_amount(sign * part.seconds)}{of if not i else ''}: {_what(part)}" for i, part in enumerate(named)]
-        return "; ".join(told)
+        sign, direction = (1, "more") if self.found.seconds >= 0 else (-1, "less")
+        told = [f"{_amount(sign * part.seconds)}: {_what(part)}" for part in self.found.named[:most]]
+        return "; ".join(told).replace(":", f" of {duration(abs(self.found.seconds))} {direction}:", 1)
 
     @property
     def rows(self) -> list[tuple[float, Row]]:
