@@ -13,7 +13,8 @@ def publication(subject: Subject, found: Fix) -> Publication:
     """Diffs with their proofs, and why other patches are not offered."""
     text = markdown_text
     parts = [
-        f"{text(each.finding)}\n\n```diff\n{each.diff}```\n\n{text('. '.join(each.lines))}." for each in found.proven
+        "\n\n".join([f"{text(each.finding)}\n\n```diff\n{each.diff}```", *(f"{text(line)}." for line in each.lines)])
+        for each in found.proven
     ]
     parts += [
         f"{text(each.finding)}\n\nA patch ({text(each.what)}) was {text(each.proof.line)}." for each in found.withdrawn
