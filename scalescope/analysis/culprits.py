@@ -15,7 +15,13 @@ from scalescope.model.words import cut
 
 MOST = 10  # culprits that are told
 UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
-NAMES = ("address", "made_at", "blocked_outside_clock", "shows", "validated")  # facts of a cluster that change nothing
+NEUTRAL = (
+    "address",
+    "made_at",
+    "blocked_outside_clock",
+    "shows",
+    "validated",
+)  # facts of a cluster that change nothing
 CORES = 0.25  # least difference of busy cores of a host that is told
 OF_DASK = ("dask", "distributed", "dask-expr")
 # Packages of a family with another name: `distributed` pins one release of `dask`.
@@ -65,7 +71,7 @@ class DifferingFact:
     name: str
     a: str  # empty where it is not there
     b: str
-    explains_s: float = 0.0  # seconds of named parts of a kind that it can change, by how often it does
+    explains_s: float = 0.0  # seconds of the named parts, each weighted by how often such a fact changes its kind
 
     def __str__(self) -> str:
         """`dask 2024.10.0 → 2024.11.0`."""
@@ -142,7 +148,7 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
     for name, value in (facts.get("variables") or {}).items():
         yield ("variable", str(name)), value
     for name, value in (facts.get("cluster") or {}).items():
-        if isinstance(value, str | int | float) and name not in NAMES:
+        if isinstance(value, str | int | float) and name not in NEUTRAL:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
     if not trial.virtual:
         host: Mapping[str, Any] = facts.get("host") or {}

@@ -35,14 +35,14 @@ from scalescope.analysis.distributions import t_quantile
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
 ALPHA = 0.01  # chance that any part of two equal runs is named
-# Least share of the shorter side's seconds in a part that is named: on a virtual clock where repeats are equal, else by
-# the fewest trials of a side: 6 trials in two groups of 3 are apart by chance in 1 of 10 cases, 10 in 1 of 126
-LEAST_EQUAL = 0.005
-LEAST_S = 0.05  # seconds of a part that is named in real time: any process of the host may take less
+# Least size of a part that is named
+LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock where repeats are equal
+LEAST_S = 0.05  # seconds, in real time: other processes of the host may take as much
+# Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
-EQUAL = 1e-9  # seconds that are none
+EQUAL = 1e-9  # seconds up to which an amount counts as none
 
 
 class PartKind(StrEnum):
@@ -51,7 +51,7 @@ class PartKind(StrEnum):
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
     SLOWER = "slower"  # each task of a prefix took longer
-    MACHINE = "machine"  # all tasks took longer by one factor, and the hosts differ
+    MACHINE = "machine"  # all tasks took longer by one factor, on another host or beside other processes
     THREADS = "threads"  # fewer threads
     WAITING = "waiting"  # fewer tasks of a prefix ran at once, and threads waited for them
     TRANSFER = "transfer"
@@ -174,8 +174,8 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
     sides = _means(a), _means(b)
     matches = match(*sides)
     overheads = _overheads(a, b)
-    tables = [_Table.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
-    means = [table.mean for table in tables]
+    costs = [_Costs.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
+    means = [each.mean for each in costs]
     cut = _cut_otherwise(*means)
     threads = a[0].threads, b[0].threads
     machine = (-math.inf, math.inf) if other_host else _of_load(a, b)
@@ -185,17 +185,15 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
         return _divide(left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, machine, by_threads)
 
     seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
-    single = min(len(a), len(b)) < 2
-    spread = None
-    if not single:
-        spread = _spread(tables, threads, lambda left, right: divided(left, right, by_threads=False).flat)
+    fewest, spread = min(len(a), len(b)), None
+    if fewest > 1:
+        spread = _spread(costs, threads, lambda left, right: divided(left, right, by_threads=False).flat)
     flat, flat_thread = seconds.flat[0], thread_s.flat[0]
     there = np.flatnonzero((np.abs(flat) > EQUAL) | (np.abs(flat_thread) > EQUAL))
-    totals = [float(costs.total[0]) for costs in means]
+    totals = [float(mean.total[0]) for mean in means]
     a_s, b_s = (total / count for total, count in zip(totals, threads, strict=True))
-    share = max((few, share) for few, share in LEAST.items() if few <= min(len(a), len(b)))[1]
-    if virtual and (spread is None or not spread.any()):
-        share = LEAST_EQUAL
+    repeats_are_equal = virtual and (spread is None or not spread.any())
+    share = LEAST_EQUAL if repeats_are_equal else max((n, each) for n, each in LEAST.items() if n <= fewest)[1]
     least = max(share * min(a_s, b_s), 0.0 if virtual else LEAST_S)
     large = max(int(np.sum(np.abs(flat) >= least)), 1)
     wide = _quantile(len(a) + len(b) - 2, large) if spread is not None else 0.0
@@ -315,22 +313,11 @@ class _Costs:
     whole: Floats  # busy, and idle threads that waited
     overheads: Floats
 
-    @property
-    def total(self) -> Floats:
-        found: Floats = self.whole.sum(axis=-1) + self.overheads.sum(axis=-1)
-        return found
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Costs of a side, with a row for each trial."""
-
-    costs: _Costs
-
     @classmethod
     def of(
         cls, side: Sequence[Account], matches: Sequence[Match], overheads: Sequence[Sequence[Overhead]], which: int
-    ) -> _Table:
+    ) -> _Costs:
+        """Costs of A (`which` is 0) or B (1), with a row for each trial."""
         none = PrefixAccount(0, 0.0)
         names = [(each.a, each.b)[which] for each in matches]
         rows = [[[account.prefixes.get(name, none) for name in own] for own in names] for account in side]
@@ -343,16 +330,20 @@ class _Table:
         own = [[account.overheads.get(each, 0.0) for each in overheads[which]] for account in side]
         busy = column("busy_s")
         overhead = np.array(own, np.float64).reshape(len(side), len(overheads[which]))
-        return cls(_Costs(column("tasks"), busy, busy + column("idle_s"), overhead))
+        return cls(column("tasks"), busy, busy + column("idle_s"), overhead)
+
+    @property
+    def total(self) -> Floats:
+        found: Floats = self.whole.sum(axis=-1) + self.overheads.sum(axis=-1)
+        return found
 
     @property
     def mean(self) -> _Costs:
-        return self.drawn(np.full((1, len(self.costs.tasks)), 1 / len(self.costs.tasks)))
+        return self.drawn(np.full((1, len(self.tasks)), 1 / len(self.tasks)))
 
     def drawn(self, weights: Floats) -> _Costs:
         """Means over trials, by weights of shape (samples, trials)."""
-        costs = self.costs
-        return _Costs(weights @ costs.tasks, weights @ costs.busy, weights @ costs.whole, weights @ costs.overheads)
+        return _Costs(weights @ self.tasks, weights @ self.busy, weights @ self.whole, weights @ self.overheads)
 
 
 @dataclass(frozen=True)
@@ -496,16 +487,16 @@ def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
 # ------------------------------------------------------------------ chance
 
 
-def _spread(tables: Sequence[_Table], threads: tuple[int, int], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
+def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
     """The standard error of each term, in seconds; all terms over `_ratio_unit` add up to ln(B / A)."""
     rng = np.random.default_rng(SEED)
     drawn = []
-    for table in tables:
-        trials = len(table.costs.tasks)
-        drawn.append(table.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
-    fewest = min(len(table.costs.tasks) for table in tables)
+    for side in costs:
+        trials = len(side.tasks)
+        drawn.append(side.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
+    fewest = min(len(side.tasks) for side in costs)
     terms = divided(drawn[0], drawn[1]) / _ratio_unit(drawn, threads)[:, None]
-    unit = _ratio_unit([table.mean for table in tables], threads)
+    unit = _ratio_unit([side.mean for side in costs], threads)
     # a bootstrap of n trials has (n - 1) / n of the variance
     found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1)) * unit
     return found
