@@ -26,6 +26,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -171,51 +172,28 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
 
     `virtual`: the clock is a simulated cluster's. `other_host`: they ran on different machines.
     """
-    sides = _means(a), _means(b)
+    sides, overheads, threads = (_means(a), _means(b)), _overheads(a, b), (a[0].threads, b[0].threads)
     matches = match(*sides)
-    overheads = _overheads(a, b)
     costs = [_Costs.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
     means = [each.mean for each in costs]
-    cut = _cut_otherwise(*means)
-    threads = a[0].threads, b[0].threads
     machine = (-math.inf, math.inf) if other_host else _of_load(a, b)
-    kinds = [overhead.kind for overhead in overheads[0]]
-
-    def divided(left: _Costs, right: _Costs, *, by_threads: bool) -> _Divided:
-        return _divide(left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, machine, by_threads)
-
-    seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
-    fewest, spread = min(len(a), len(b)), None
-    if fewest > 1:
-        spread = _spread(costs, threads, lambda left, right: divided(left, right, by_threads=False).flat)
-    flat, flat_thread = seconds.flat[0], thread_s.flat[0]
-    there = np.flatnonzero((np.abs(flat) > EQUAL) | (np.abs(flat_thread) > EQUAL))
-    totals = [float(mean.total[0]) for mean in means]
-    a_s, b_s = (total / count for total, count in zip(totals, threads, strict=True))
-    repeats_are_equal = virtual and (spread is None or not spread.any())
-    share = LEAST_EQUAL if repeats_are_equal else max((n, each) for n, each in LEAST.items() if n <= fewest)[1]
-    least = max(share * min(a_s, b_s), 0.0 if virtual else LEAST_S)
-    large = max(int(np.sum(np.abs(flat) >= least)), 1)
-    wide = _quantile(len(a) + len(b) - 2, large) if spread is not None else 0.0
+    divide = partial(_divide, overheads=overheads[0], threads=threads, cut=_cut_otherwise(*means), machine=machine)
+    seconds, thread_s = (divide(*means, by_threads=each).flat[0] for each in (False, True))
+    a_thread_s, b_thread_s = (float(mean.total[0]) for mean in means)
+    a_s, b_s = a_thread_s / threads[0], b_thread_s / threads[1]
+    fewest = min(len(a), len(b))
+    spread = _spread(costs, threads, divide) if fewest > 1 else None
+    least = _least(min(a_s, b_s), fewest, virtual=virtual, varies=spread is not None and bool(spread.any()))
+    reach = None if spread is None else spread * _quantile(len(a) + len(b) - 2, int(np.sum(np.abs(seconds) >= least)))
     labels = _labels(matches, overheads[0])
     parts = []
-    for i in there.tolist():
+    for i in np.flatnonzero((np.abs(seconds) > EQUAL) | (np.abs(thread_s) > EQUAL)).tolist():
         kind, at = labels[i]
-        low = high = None
-        clear = abs(flat[i]) >= least
-        if spread is not None:
-            low, high = float(flat[i] - wide * spread[i]), float(flat[i] + wide * spread[i])
-            clear &= low > 0 or high < 0
-        part = DifferencePart(kind, "", float(flat[i]), float(flat_thread[i]), low, high, bool(clear))
-        if at is None or kind in (PartKind.THREADS, PartKind.MACHINE):
-            parts.append(part)
-        elif isinstance(at, Match):
-            parts.append(_of_tasks(part, at, sides))
-        else:
-            parts.append(replace(part, name=at.name))
+        part = _part(kind, float(seconds[i]), float(thread_s[i]), None if reach is None else float(reach[i]), least)
+        parts.append(_of_tasks(part, at, sides) if isinstance(at, Match) else replace(part, name=at.name if at else ""))
     parts.sort(key=lambda part: (not part.named, part.seconds * (b_s - a_s) < 0, -abs(part.seconds)))
     told = tuple(each for each in matches if each.how != "name")
-    return Difference(a_s, b_s, totals[0], totals[1], threads, (len(a), len(b)), tuple(parts), told)
+    return Difference(a_s, b_s, a_thread_s, b_thread_s, threads, (len(a), len(b)), tuple(parts), told)
 
 
 # ------------------------------------------------------------------ the same tasks
@@ -373,11 +351,11 @@ def _labels(matches: Sequence[Match], overheads: Sequence[Overhead]) -> list[tup
 def _divide(
     a: _Costs,
     b: _Costs,
-    kinds: Sequence[PartKind],
-    per_task: Sequence[bool],
+    *,
+    overheads: Sequence[Overhead],
     threads: tuple[int, int],
     cut: Bools,
-    host: tuple[float, float],  # logarithms of the ratios of seconds between which the hosts may explain all tasks
+    machine: tuple[float, float],  # least and largest logarithm of a ratio of seconds that machines can explain
     by_threads: bool,
 ) -> _Divided:
     """The terms, in seconds of the call or in thread-seconds (`by_threads`)."""
@@ -397,8 +375,8 @@ def _divide(
     of_threads = _no_more_than(mean * (more_threads if by_threads else -more_threads), at_once)
     waiting = at_once - of_threads
     each = _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both)
-    machine = np.where(both & ~cut, mean * np.clip(_common(each, left, both & ~cut), *host), 0.0)
-    slower = slower - machine
+    of_machine = np.where(both & ~cut, mean * np.clip(_common(each, left, both & ~cut), *machine), 0.0)
+    slower = slower - of_machine
     tasks, waiting = _cancelled(tasks, waiting)
     slower, waiting = _cancelled(slower, waiting)
     chunks = np.where(cut, tasks + slower + waiting, 0.0)
@@ -407,12 +385,12 @@ def _divide(
     costs, later = a.overheads * scale[0], b.overheads * scale[1]
     over = later - costs
     growth = _log_mean(costs, later)
-    work = np.array([kind in _WORK for kind in kinds], bool)
+    work = np.array([each.kind in _WORK for each in overheads], bool)
     direction = np.where(work, 0.0, more_threads) if by_threads else np.where(work, -more_threads, 0.0)
     by_thread = _no_more_than(growth * direction, over)
     over = over - by_thread
     count = _log_ratio(a.tasks.sum(axis=1), b.tasks.sum(axis=1), np.True_)[:, None]
-    with_tasks = np.array([kind in _PER_TASK or each for kind, each in zip(kinds, per_task, strict=True)], bool)
+    with_tasks = np.array([each.kind in _PER_TASK or each.per_task for each in overheads], bool)
     by_tasks = _no_more_than(growth * count, over) * with_tasks
     over = over - by_tasks
     grown = np.maximum((b.tasks - a.tasks) * np.sign(count), 0.0)
@@ -422,7 +400,7 @@ def _divide(
     return _Divided(
         {PartKind.GRAPH: tasks, PartKind.CHUNKS: chunks, PartKind.SLOWER: slower, PartKind.WAITING: waiting},
         of_threads.sum(axis=1) + by_thread.sum(axis=1),
-        machine.sum(axis=1),
+        of_machine.sum(axis=1),
         over,
     )
 
@@ -487,7 +465,7 @@ def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
 # ------------------------------------------------------------------ chance
 
 
-def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
+def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divide: Callable[..., _Divided]) -> Floats:
     """The standard error of each term, in seconds; all terms over `_ratio_unit` add up to ln(B / A)."""
     rng = np.random.default_rng(SEED)
     drawn = []
@@ -495,7 +473,7 @@ def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divided: Callable
         trials = len(side.tasks)
         drawn.append(side.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
     fewest = min(len(side.tasks) for side in costs)
-    terms = divided(drawn[0], drawn[1]) / _ratio_unit(drawn, threads)[:, None]
+    terms = divide(*drawn, by_threads=False).flat / _ratio_unit(drawn, threads)[:, None]
     unit = _ratio_unit([side.mean for side in costs], threads)
     # a bootstrap of n trials has (n - 1) / n of the variance
     found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1)) * unit
@@ -508,7 +486,21 @@ def _ratio_unit(costs: Sequence[_Costs], threads: tuple[int, int]) -> Floats:
 
 
 def _quantile(freedom: int, parts: int) -> float:
-    return t_quantile(1 - ALPHA / (2 * parts), freedom)
+    return t_quantile(1 - ALPHA / (2 * max(parts, 1)), freedom)
+
+
+def _least(shorter_s: float, fewest: int, *, virtual: bool, varies: bool) -> float:
+    """Least seconds of a part that is named, by the shorter side's seconds and the fewest trials of a side."""
+    if virtual and not varies:
+        return LEAST_EQUAL * shorter_s
+    share = max((few, share) for few, share in LEAST.items() if few <= fewest)[1]
+    return max(share * shorter_s, 0.0 if virtual else LEAST_S)
+
+
+def _part(kind: PartKind, seconds: float, thread_s: float, reach: float | None, least: float) -> DifferencePart:
+    """A part that is named if it is large enough, and its interval (`reach` to both sides) excludes 0."""
+    low, high = (None, None) if reach is None else (seconds - reach, seconds + reach)
+    return DifferencePart(kind, "", seconds, thread_s, low, high, abs(seconds) >= max(least, reach or 0.0))
 
 
 # ------------------------------------------------------------------ in numbers
