@@ -103,7 +103,7 @@ class Account:
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
     overheads: Mapping[Overhead, float]  # thread-seconds
-    free: float | None = None  # share of the host's CPU time that others left; None: unknown, or there are many hosts
+    free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
 
     @property
     def thread_s(self) -> float:

@@ -190,6 +190,22 @@ def test_all_tasks_that_are_slower_on_another_machine_are_explained_by_what_diff
     assert [each.name for each in culprits(facts, found.parts)] == [*fact]
 
 
+@pytest.mark.parametrize(
+    ("others", "waited", "free"),
+    [(0.5, 0.75, 0.5), (0.5, 0.0, 1.0), (0.0, 0.75, 1.0)],  # the second sleep, the third wait for their own threads
+)
+def test_others_take_from_tasks_only_what_these_wait_for(
+    others: float, waited: float, free: float, cluster: Any, task: Any, graph: Any
+) -> None:
+    ran = BASE(cluster, task, graph, random.Random(1))
+    load = {"ours": 0.5, "own": 0.0, "others": others, "stolen": 0.0, "idle": 0.0, "cpus": 4, "seconds": 1.0}
+    busy = {"computing": 10 * (1 - waited), "for_core": 10 * waited, "waiting": 0.0, "unknown": 0.0}
+    metrics = replace(ran.metrics, busy_time_s=busy)
+    trial = replace(ran.trial, metrics=metrics, facts={"host": {"hostname": "h", "load": load}})
+    assert account(Observation.of(trial, ran.tables)).free == pytest.approx(free)
+    assert account(Observation.of(replace(trial, facts={}), ran.tables)).free is None
+
+
 @pytest.mark.parametrize(("share", "told"), [(0.15, []), (0.5, ["1.6"])])
 def test_load_is_told_in_cores_and_makes_no_other_machine(share: float, told: list[str]) -> None:
     left, right = (
