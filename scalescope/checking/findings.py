@@ -28,6 +28,7 @@ MULTIPLIED = 8  # times as many blocks as before
 LARGE_GRAPH = 10_000_000  # bytes from which dask warns
 DOUBT = 8  # factor by which an assumed size may be wrong
 COMPARED = 100_000  # most tasks that are compared with each other
+LIST = 1_000  # items up to which lists are compared by their content
 TARGET = 0.60  # share of a worker's memory limit from which it writes results to disk
 NO_SPLIT = '`dask.config.set({"array.slicing.split_large_chunks": False})`'
 
@@ -100,7 +101,7 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
     np.maximum.at(before, whole[whole != part], counts[part[whole != part]])
     blocks = np.bincount(code, weights=looked.nbytes, minlength=len(names)) / np.maximum(counts, 1)
     grown = (before > 1) & (counts >= MULTIPLIED * before) & (counts >= FEW) & (blocks < SMALL) & (blocks > 0)
-    for place in np.flatnonzero(grown)[np.argsort(-counts[grown])][:1].tolist():
+    for place in np.flatnonzero(grown)[np.lexsort((before[grown], -counts[grown]))][:1].tolist():
         was, now = int(before[place]), int(counts[place])
         name = key_split(names[place])
         remedy = f"`.rechunk(...)` right behind it, or {NO_SPLIT} around a slice by a sorted index"
@@ -269,9 +270,11 @@ def _signature(node: Any, of: Callable[[Any], Any]) -> Any:
 
 
 def _literal(value: Any) -> Any:
+    if type(value) is list and len(value) <= LIST:
+        return hash(("list", *map(_literal, value)))
     try:
         return hash((type(value), value))
-    except TypeError:  # a list, a dict or an array
+    except TypeError:  # a longer list, a dict or an array
         return id(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 import uuid
@@ -77,6 +78,7 @@ class Seen:
     workers: int = 0  # as a cluster was asked for; 0: nobody asked
     threads: int = 1
     memory: float = 0.0  # bytes of each worker; 0: unknown
+    processes: int = 1  # workers of a job, of clusters that batch systems run
     stopped_at: str = ""
     stopped_by: str = ""
 
@@ -90,14 +92,19 @@ class Seen:
         raise NeedsValue
 
     def asked(self, given: dict[str, Any]) -> None:
-        """Note the size of a cluster."""
+        """Note the size of a cluster, as its options tell it."""
+        self.processes = int(given.get("processes") or self.processes) if "cores" in given else self.processes
+        limits = {
+            **(given.get("resources") or {}).get("requests", {}),
+            **(given.get("resources") or {}).get("limits", {}),
+        }
         self.workers = int(given.get("n_workers") or self.workers or 0)
-        self.threads = int(
-            given.get("threads_per_worker") or given.get("cores") or given.get("nthreads") or self.threads
-        )
-        limit = given.get("memory_limit") or given.get("memory")
+        cores = given.get("cores") or limits.get("cpu") or 0
+        threads = given.get("threads_per_worker") or given.get("nthreads") or int(float(cores)) // self.processes
+        self.threads = int(threads or self.threads)
+        limit = given.get("memory_limit") or given.get("memory") or limits.get("memory")
         if isinstance(limit, str | int) and limit != "auto":
-            self.memory = float(parse_bytes(limit))
+            self.memory = float(parse_bytes(limit)) / self.processes
 
     def made(self, name: Any, chunks: Any = None, dtype: Any = None) -> None:
         if chunks is not None:
@@ -340,14 +347,24 @@ def _needs(seen: Seen, what: str) -> Callable[..., NoReturn]:
     return method
 
 
+class _Loop:
+    """Stands for the loop of a cluster, which is not started."""
+
+    loop = None
+
+    def start(self) -> None: ...
+
+
 def _of_cluster(seen: Seen) -> Iterator[Patch]:
     def begin(cluster: Any, *_: Any, **named: Any) -> None:
         cluster.status, cluster._name, cluster.worker_spec = of_clusters.Status.running, "check", {}
-        cluster.new_spec = named.get("worker") or {}
-        seen.asked(named | (named.get("options") or {}))
+        cluster.new_spec, cluster._loop_runner = named.get("worker") or {}, _Loop()
+        cluster.scale, cluster.sync = partial(scale, cluster), _skip  # of kinds that have methods of their own, too
+        for options in (vars(cluster), named, named.get("options") or {}, cluster.new_spec.get("options") or {}):
+            seen.asked(dict(options))
 
-    def scale(cluster: Any, n: int = 0, *_: Any, **named: Any) -> None:
-        seen.workers = int(n or named.get("jobs") or seen.workers)
+    def scale(cluster: Any, n: int = 0, jobs: int = 0, *_: Any, cores: int = 0, **named: Any) -> None:
+        seen.workers = int(n or jobs * seen.processes or math.ceil(cores / seen.threads) or seen.workers)
 
     for kind in (of_clusters.Cluster, SpecCluster, LocalCluster):
         own = {

@@ -29,13 +29,15 @@ def check_program(
     shape: tuple[int, int, float] = (0, 0, 0.0),  # workers, threads of each, bytes of each; 0: as the script asks
     stdout: int | None = None,
 ) -> Checked:
-    """Check `script.py`, or `module:name`; raises `UsageError` if it ends without sending anything to Dask."""
+    """Check `script.py`, `file.py:name` or `module:name`; raises `UsageError` if nothing is sent to Dask."""
     from scalescope.checking.check import with_memory
     from scalescope.driver.process import importable
     from scalescope.redaction import passed_on
 
     if not target.endswith(".py") and ":" not in target:
-        raise UsageError("neither a script nor a name in a module", where=target, next_step="SCRIPT.py, or MODULE:NAME")
+        raise UsageError(
+            "neither a script nor a name in a module", where=target, next_step="SCRIPT.py, or FILE.py:NAME"
+        )
     if target.endswith(".py") and not os.path.exists(target):
         raise UsageError("there is no such script", where=target)
     with tempfile.TemporaryDirectory(prefix="scalescope-check-") as folder:
@@ -72,7 +74,8 @@ def main() -> None:
     target, folder = asked["target"], Path(asked["folder"])
     sys.argv[:] = [target, *asked["arguments"]]
     is_script = target.endswith(".py")
-    sys.path[0] = os.path.dirname(os.path.abspath(target)) if is_script else os.getcwd()
+    file = target.partition(":")[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(file)) if file.endswith(".py") else os.getcwd()
     from scalescope.checking import interception
     from scalescope.checking.check import collections_in, examined
 
@@ -107,11 +110,17 @@ def main() -> None:
 
 
 def _named(target: str) -> Any:
-    module, _, name = target.partition(":")
-    found: Any = importlib.import_module(module)
+    file, _, name = target.partition(":")
+    module = Path(file).stem if file.endswith(".py") else file
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise UsageError("there is no such file or module here", where=file) from None
     for part in name.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"module {module} has no {name}", where=target)
+            raise UsageError(f"{file} has no {name}", where=target)
         found = getattr(found, part)
     from dask.base import is_dask_collection
 
@@ -121,7 +130,8 @@ def _named(target: str) -> Any:
 def _modules(target: str) -> list[str]:
     """Modules of dask that a program uses, by its text; they must be imported before it is."""
     try:
-        path = target if target.endswith(".py") else importlib.util.find_spec(target.partition(":")[0]).origin  # type: ignore[union-attr]
+        file = target.partition(":")[0]
+        path = file if file.endswith(".py") else importlib.util.find_spec(file).origin  # type: ignore[union-attr]
         text = Path(str(path)).read_text(encoding="utf-8", errors="replace")
     except (AttributeError, ImportError, OSError, ValueError):
         return []

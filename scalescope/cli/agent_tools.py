@@ -82,6 +82,29 @@ async def predict_sizes(
     return await _answer(context, "predict", run, "--workers", ",".join(map(str, workers)))
 
 
+@server.tool(annotations=RUNS_CODE)
+async def check_script(
+    context: Context,
+    target: Annotated[str, Field(description="A script, or FILE.py:NAME of a collection or function.")],
+    arguments: Arguments = (),
+    python: Python = "",
+) -> BriefAnswer:
+    """Says before anything is computed what a script sends to Dask: tasks, bytes, memory, and chunks that are wrong."""
+    return await _answer(context, "check", *(("-e", python) if python else ()), target, *arguments)
+
+
+@server.tool(annotations=RUNS_CODE)
+async def size_cluster(
+    context: Context,
+    run: RunId = "latest",
+    cores: Annotated[int, Field(description="Most cores of all workers; 0: this machine's.", ge=0)] = 0,
+    deadline: Annotated[str, Field(description="Time in which it must end, as 20m; empty: none.")] = "",
+) -> BriefAnswer:
+    """Chooses workers, threads and memory for a measured run, and says what limits it; simulates."""
+    asked = [*(["--cores", str(cores)] if cores else []), *(["--deadline", deadline] if deadline else [])]
+    return await _answer(context, "size", run, *asked)
+
+
 @server.tool(annotations=READS)
 async def watch_cluster(
     context: Context,

@@ -26,6 +26,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome) -> tuple[list[st
     _lines("its output", [each.lines for each in originals], patched.lines, found, varies)
     _lines("the output of its workers", [each.of_tasks for each in originals], patched.of_tasks, found, varies)
     _files(originals, patched, found, varies)
+    _values(originals, patched, found, varies)
     return found, varies
 
 
@@ -106,6 +107,28 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
             varies.append(name)
         else:
             found.append(f"{name} has another content")
+
+
+def _values(originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str]) -> None:
+    """Compare what the client got, in any order and at any time."""
+    known, now = [Counter(each.values) for each in originals], Counter(patched.values)
+    always, ever = known[0], known[0]
+    for each in known[1:]:
+        always, ever = always & each, ever | each
+    missing, more = (sorted(each.elements(), key=_magnitude) for each in (always - now, now - ever))
+    if unlike := (ever - always).total():
+        varies.append(f"values that the client gets: {unlike:,}")
+        missing = [each for each in missing if not any(close(each, other) for other in more)]
+    elif len(missing) == len(more) and all(map(close, missing, more)):
+        return
+    if missing:
+        found.append(f"its client did not get {cut(missing[0])}")
+    elif not unlike:
+        found.append(f"its client also got {cut(more[0])}")
+
+
+def _magnitude(text: str) -> tuple[str, list[float]]:
+    return _NUMBER.sub("#", text), [float(each.replace(",", "").replace("_", "")) for each in _NUMBER.findall(text)]
 
 
 def _same_values(a: Path, b: Path) -> bool:

@@ -43,6 +43,7 @@ class Outcome:
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
+    values: Mapping[str, int] = field(default_factory=dict)  # what its client got, as text, and how often
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Guarded:
             "events": str(self.file("events")),
             "stdout": str(self.file("out")),
             "tasks": str(self.file("tasks")),
+            "values": str(self.file("values")),
             "roots": [] if self.allowed else _roots(self.folder),
             "hosts": [] if self.allowed else _hosts(),
         }
@@ -103,6 +105,7 @@ class Guarded:
             written,
             {name: digest(path) for name, path in written.items()},
             frozenset(self.copy.gone()),
+            json.loads(self._text("values") or "{}"),
         )
 
     def _text(self, what: str) -> str:
@@ -112,7 +115,7 @@ class Guarded:
 
     def remove(self) -> None:
         self.copy.remove()
-        for what in ("events", "out", "tasks", "err"):
+        for what in ("events", "out", "tasks", "values", "err"):
             self.file(what).unlink(missing_ok=True)
 
 

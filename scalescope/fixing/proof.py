@@ -18,6 +18,7 @@ from scalescope.studies.comparison.judge import order
 
 # Numbers of pairs after which the interval is looked at; the first are run in any case
 LOOKS: tuple[int, ...] = (3, 4, 5, 7, 10, 14, 20)
+HOPELESS = 2  # pairs after which a patch is withdrawn if it was faster in none of them
 ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, all looks together
 WORTH = 0.95  # ratio of times up to which a patch is offered
 MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
@@ -58,7 +59,7 @@ class Proof:
             return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
         memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
         memory += f"; {self.uses}" if self.uses else ""
-        same = "same output, exit status and files"
+        same = "same output, exit status, files and values"
         if self.not_compared:
             same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"
         return f"{figures}; {memory}; {same}"
@@ -95,6 +96,8 @@ def prove(
             looks = affordable(budget_s, spent)
             level = sequential.level(ALPHA, looks)
         says(f"pair {len(pairs)}: {duration(pairs[-1][0])} -> {duration(pairs[-1][1])}")
+        if len(pairs) == HOPELESS and all(patched >= original for original, patched in pairs):
+            return _proof(pairs, level, peaks, varies, reason="it is not faster")
         if len(pairs) not in looks:
             continue
         found = effects(pairs)

@@ -17,7 +17,7 @@ from scalescope.fixing import page
 from scalescope.fixing.copies import copy
 from scalescope.fixing.outcome import Guarded, Outcome, run
 from scalescope.fixing.parameters import FixParameters
-from scalescope.fixing.proof import LOOKS, Proof, Which, prove
+from scalescope.fixing.proof import HOPELESS, LOOKS, Proof, Which, prove
 from scalescope.fixing.result import Fix, LeftAlone, Tried, diff, shown
 from scalescope.fixing.subject import Subject
 from scalescope.fixing.usage import Usage
@@ -72,8 +72,8 @@ def fix(
     subject = program if isinstance(program, Subject) else Subject.of(program)
     budget = f"{SCRIPTS} times its own time" if budget_s is None else duration(budget_s)
     says(
-        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch at least "
-        f"{2 * FEWEST} times, with and without it, for up to {budget}."
+        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {2 * FEWEST} times "
+        f"or more ({2 * HOPELESS} where it is slower), with and without it, for up to {budget}."
     )
     if not agrees():
         raise UsageError("nothing was run")

@@ -28,6 +28,10 @@ def score(part):
     time.sleep(0.1)
     return part
 
+def planned():
+    import dask
+    return dask.delayed(score)(1)
+
 if __name__ == "__main__":
     print("on the script's standard output")
     with Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as client:
@@ -59,13 +63,15 @@ def test_a_client_diagnoses_a_script_and_asks_for_the_evidence(server: StdioServ
             whole = await client.call_tool("explain_finding", {"finding": name})
             page = await client.read_resource(f"scalescope://report/{answer['id']}")
             wrong = await client.call_tool("diagnose_script", {"script": "missing.py"})
+            checked = await client.call_tool("check_script", {"target": "score.py:planned"})
+            assert checked.structured_content["about"] == "score.py:planned"
             return tools, answer, whole.structured_content, page.contents[0].text, wrong
 
     tools, answer, whole, page, wrong = anyio.run(ask)
     assert {tool.name for tool in tools if tool.annotations.read_only_hint} == READ_ONLY
     assert all(tool.output_schema for tool in tools)
     [finding, *_] = answer["findings"]
-    assert (finding["id"], finding["place"]) == ("results-awaited-in-loop", "score.py:11")
+    assert (finding["id"], finding["place"]) == ("results-awaited-in-loop", "score.py:15")
     assert len(json.dumps(answer)) <= MOST
     assert len(whole["evidence"]) >= len(finding["evidence"])
     assert finding["summary"].partition("`")[0] in page

@@ -42,8 +42,8 @@ def skill(
 def mcp() -> None:
     """Serve tools for coding agents on standard input and output (Model Context Protocol).
 
-    Tools: diagnose_script, explain_finding, compare_runs, predict_sizes, watch_cluster, fix_script. The agent's program
-    starts this command; nothing listens on the network.
+    Tools: diagnose_script, explain_finding, compare_runs, check_script, predict_sizes, size_cluster, watch_cluster,
+    fix_script. The agent's program starts this command; nothing listens on the network.
     """
     if find_spec("mcp") is None:
         raise UsageError("the package mcp is not installed", next_step=install_command("mcp"))

@@ -16,7 +16,7 @@ def check(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="SCRIPT.py | MODULE:NAME",
+            metavar="SCRIPT.py | FILE.py:NAME",
             help="A script, or a collection or a function that returns one.",
             show_default=False,
         ),
@@ -47,7 +47,7 @@ def check(
     before the script.
     """
     if not target:
-        raise UsageError("there is nothing to check", next_step="`scalescope check SCRIPT.py`, or `check MODULE:NAME`")
+        raise UsageError("there is nothing to check", next_step="`scalescope check SCRIPT.py`, or `check FILE.py:NAME`")
     shape = (workers, threads, _bytes(memory))
     from scalescope.checking.program import check_program
 

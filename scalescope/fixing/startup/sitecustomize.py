@@ -89,14 +89,49 @@ def apart(told: "dict[str, Any]") -> None:
         os.close(file)
 
 
+class Watcher:
+    """Has the values noted that the client gets, once the modules that get them are imported."""
+
+    def __init__(self, told: "dict[str, Any]") -> None:
+        self.file: str = told["values"]
+        self.values: Any = None
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name not in ("dask.base", "distributed.client"):
+            return None
+        for finder in sys.meta_path:
+            spec: Any = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                spec.loader.exec_module = self.after(spec.loader.exec_module)
+                return spec
+        return None
+
+    def after(self, run: "Any") -> "Any":
+        def run_and_watch(module: "Any") -> None:
+            run(module)
+            self.watch(module)
+
+        return run_and_watch
+
+    def watch(self, module: "Any") -> None:
+        if self.values is None:
+            self.values = load(PathFinder.find_spec("scalescope_values", [HERE])).Values(self.file)
+        self.values.watch(module)
+
+
+def load(spec: "Any") -> "Any":
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def next_one() -> None:
     """Run the `sitecustomize` that Python would have imported; `ImportError`, as it expects, if there is none."""
     paths = [each for each in sys.path if os.path.abspath(each or ".") != HERE]
     spec = PathFinder.find_spec("sitecustomize", paths)
     if spec is None or spec.loader is None:
         raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    load(spec)
 
 
 if text := os.environ.get(GUARD):
@@ -104,4 +139,6 @@ if text := os.environ.get(GUARD):
     apart(told)
     if told["roots"]:
         sys.addaudithook(Guard(told))
+    if os.environ[f"{GUARD}_MAIN"] == str(os.getpid()):
+        sys.meta_path.insert(0, Watcher(told))
 next_one()

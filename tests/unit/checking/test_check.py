@@ -12,7 +12,7 @@ import scalescope
 from scalescope.checking.check import examined
 from scalescope.checking.checked import Checked
 from scalescope.checking.graph import TaskGraph, planned
-from scalescope.checking.interception import Seen
+from scalescope.checking.interception import Seen, intercepted
 from scalescope.checking.sizes import Shape, Sizes, Unknown
 from scalescope.cli import main
 from scalescope.errors import ExitStatus, UsageError
@@ -199,6 +199,10 @@ def test_equal_calls_are_told_and_equal_simulations_are_not():
         return [delayed(max)(delayed(load)("a.nc"), 1), delayed(min)(delayed(load)("a.nc"), 2)]
 
     assert codes(scalescope.check(build)) == ["computed-twice"]
+    assert codes(scalescope.check(lambda: [delayed(load)([["a.nc"], str(end)]) for end in (1, 1)])) == [
+        "computed-twice"
+    ]
+    assert codes(scalescope.check(lambda: [delayed(load)([["a.nc"], str(end)]) for end in (1, 2)])) == []
     assert codes(scalescope.check(lambda: [delayed(load)(100) for _ in range(10)])) == []
 
 
@@ -238,15 +242,38 @@ def test_a_script_runs_to_the_first_value_and_its_memory_is_told(tmp_path, capfd
     assert status == ExitStatus.OK
 
 
-def test_a_function_of_a_module_is_checked(tmp_path, monkeypatch):
+def slurm():
+    from dask_jobqueue import SLURMCluster
+
+    SLURMCluster(cores=8, processes=2, memory="16GiB", queue="cpu", interface="lo").scale(jobs=5)
+
+
+def kubernetes():
+    from dask_kubernetes.operator import KubeCluster
+
+    KubeCluster(n_workers=4, resources={"requests": {"cpu": "4"}, "limits": {"memory": "8Gi"}}).scale(10)
+
+
+@pytest.mark.parametrize("build", [slurm, kubernetes])
+def test_clusters_of_batch_systems_and_kubernetes_are_not_asked_for(build):
+    pytest.importorskip("dask_jobqueue")
+    pytest.importorskip("dask_kubernetes")
+    seen = Seen()
+    with intercepted(seen):
+        build()
+    assert (seen.workers, seen.threads, seen.memory) == (10, 4, 8 * 2**30)
+
+
+@pytest.mark.parametrize("target", ["job:run", "job.py:run"])
+def test_a_function_of_a_module_or_a_file_is_checked(tmp_path, monkeypatch, target):
     from scalescope.checking import program
 
     (tmp_path / "job.py").write_text("import dask.bag as db\ndef run():\n    return db.from_sequence(range(10))\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scalescope.checking.check.with_memory", lambda checked, *_: checked)
-    assert program.check_program("job:run").tasks == 10
+    assert program.check_program(target).tasks == 10
 
 
-@pytest.mark.parametrize("target", ["nothing.py", "words"])
+@pytest.mark.parametrize("target", ["nothing.py", "words", "nothing.py:run", "nothing:run"])
 def test_a_wrong_target_is_refused(target):
     assert main.run(["check", target]) == ExitStatus.USAGE

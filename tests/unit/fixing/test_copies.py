@@ -12,6 +12,7 @@ import pytest
 
 from scalescope.errors import UsageError
 from scalescope.fixing import applying, copies
+from scalescope.fixing.comparison import close
 from scalescope.fixing.outcome import Guarded, Outcome, SideEffect, run
 from scalescope.fixing.result import Fix
 from scalescope.fixing.subject import Subject
@@ -119,6 +120,47 @@ def test_output_of_worker_processes_is_kept_apart_from_that_of_the_script(projec
     """
     outcome = ran(project, tmp_path, text)
     assert (outcome.lines, outcome.of_tasks) == (("asked",), ("task",))
+
+
+GOT = {
+    "one by one": "[client.submit(half, each).result() for each in range(3)]",
+    "together": "client.gather(client.map(half, range(3)))",
+    "as they come": "list(as_completed(client.map(half, range(3)), with_results=True))",
+    "of delayed calls": "dask.compute(*map(dask.delayed(half), range(3)))",
+    "awaited": "client.sync(awaited, client)",
+}
+
+
+def test_values_that_the_client_gets_are_noted_however_it_gets_them(project: Path, tmp_path: Path) -> None:
+    text = """
+        import dask
+        from distributed import Client, as_completed
+        def half(value):
+            return value / 2
+        async def awaited(client):
+            return await client.gather(client.map(half, range(3)))
+        with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+            {way}
+    """
+    ways = "; ".join(GOT.values())
+    found = ran(project, tmp_path, textwrap.dedent(text).replace("{way}", ways)).values
+    assert found == {f"float {each / 2}": len(GOT) for each in range(3)}
+
+
+ARRAYS = {
+    "np.array([0.5, 1.5, 2.5])": True,
+    "np.array([0.5, 1.5, 2.5 + 1e-14])": True,
+    "np.array([0.5, 2.5, 1.5])": False,
+    "np.array([0.5, -1.5, 2.5])": False,
+    "np.array([0.5, 1.5, np.nan])": False,
+    "np.array([[0.5, 1.5, 2.5]])": False,
+}
+
+
+def test_arrays_are_the_same_but_for_their_last_digits(project: Path, tmp_path: Path) -> None:
+    text = "import dask, numpy as np\nfor each in [" + ", ".join(ARRAYS) + "]: dask.compute(dask.delayed(each))"
+    first, *others = (text for text in ran(project, tmp_path, text).values)
+    assert [close(first, each) for each in others] == list(ARRAYS.values())[1:]
 
 
 def test_a_run_that_does_not_end_is_stopped(project: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from scalescope.fixing.comparison import close, differences
 from scalescope.fixing.copies import Copy, digest
 from scalescope.fixing.outcome import Outcome
-from scalescope.fixing.proof import LOOKS, Proof, affordable, prove
+from scalescope.fixing.proof import HOPELESS, LOOKS, Proof, affordable, prove
 
 
 def outcome(seconds: float = 1.0, *lines: str, files: dict[str, Path] | None = None, **fields: Any) -> Outcome:
@@ -42,12 +42,13 @@ def test_a_patch_that_is_clearly_faster_needs_the_fewest_pairs() -> None:
     assert 1 < found.low < found.times < found.high
 
 
-@pytest.mark.parametrize("patched", [[10.0, 10.5, 9.8], [12.0]], ids=["as fast", "slower"])
+@pytest.mark.parametrize("patched", [[9.9, 10.5, 9.9], [12.0]], ids=["as fast", "slower"])
 def test_a_patch_that_is_not_faster_is_withdrawn(patched: list[float]) -> None:
     found = proof([10.0, 9.9, 10.1], patched)
     assert not found.proven
     assert not found.changed
     assert found.reason
+    assert len(found.pairs) == (HOPELESS if patched == [12.0] else LOOKS[0])
 
 
 def test_noisy_runs_take_more_pairs_until_the_budget_is_used() -> None:
@@ -157,6 +158,30 @@ def test_a_file_that_differs_in_each_run_is_not_compared(tmp_path: Path) -> None
     found, varies = differences(originals, outcome(files=written(tmp_path / "c", "log.bin", "c")))
     assert not found
     assert varies == ["log.bin"]
+
+
+VALUES = {
+    "in another order": ({"int 1": 2, "int 2": 1}, {"int 2": 1, "int 1": 2}, True),
+    "with other last digits": ({"float 0.3": 1, "float 9.0": 1}, {f"float {ROUNDED}": 1, "float 9.0": 1}, True),
+    "another value": ({"float 0.3": 1}, {"float 0.4": 1}, False),
+    "one less": ({"int 1": 2}, {"int 1": 1}, False),
+    "one more": ({"int 1": 1}, {"int 1": 1, "int 2": 1}, False),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_that_the_client_gets_are_compared_in_any_order(name: str) -> None:
+    original, patched, same = VALUES[name]
+    found, varies = differences([outcome(values=original)] * 2, outcome(values=patched))
+    assert (not found, varies) == (same, [])
+
+
+def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
+    originals = [outcome(values={"int 1": 1, f"float {each}": 1}) for each in (0.1, 0.2)]
+    found, varies = differences(originals, outcome(values={"int 1": 1, "float 0.7": 1}))
+    assert not found
+    assert len(varies) == 1
+    assert differences(originals, outcome(values={"float 0.7": 1}))[0]
 
 
 @pytest.mark.parametrize(

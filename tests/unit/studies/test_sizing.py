@@ -15,6 +15,7 @@ import yaml
 from hypothesis import strategies as st
 from support.findings import observed
 
+import scalescope
 from scalescope.analysis.inside_tasks import Stack
 from scalescope.analysis.task_lengths import clock, too_long
 from scalescope.cli import main as cli
@@ -51,8 +52,8 @@ def measured(store: str) -> str:
 
 @pytest.fixture(scope="module")
 def sized(store: str, measured: str) -> StudyResult:
-    given = {"run": measured, "cores": 12, "threads": "1,2", "deadline": "5s", "store": store}
-    return run_study("size", given)
+    found: StudyResult = scalescope.size(measured, cores=12, threads="1,2", deadline="5s", store=store)
+    return found
 
 
 def made(workers: int, seconds: float, threads: int = 1, memory_mb: int = 400, **more: Any) -> Configuration:
@@ -77,6 +78,7 @@ def test_the_answer_is_shown_on_all_pages_with_its_code(sized: StudyResult) -> N
     assert "LocalCluster(" in export.to_markdown(sized.study, sized.runs)
     assert "LocalCluster(" in render_study(sized.study, sized.runs)
     assert "SLURMCluster(" in sized.code("slurm")
+    assert {"chosen", "unsure"} <= set(sized.result)
     with pytest.raises(InvalidField):
         sized.code("other")
 

@@ -1,0 +1,153 @@
+"""Notes what the client gets from the cluster, in the process of a script that `scalescope fix` runs.
+
+A value is one line of text, in which numbers can be compared: of an array of decimal numbers, sums that change with the
+values, their signs and their order. Lists, tuples and dictionaries are noted by what they hold, since a patch may get
+the same values one by one or all together.
+"""
+
+import atexit
+import functools
+import inspect
+import json
+import os
+import threading
+from collections import Counter
+
+TYPE_CHECKING = False  # as `typing` has it, which is not imported
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from types import ModuleType
+    from typing import Any
+
+GETS = {"dask.base": ("compute",), "distributed.client": ("Client.gather", "Future.result")}
+PLAIN = (bool, int, str, bytes, type(None))
+PIECE = 1 << 20  # elements of an array that are summed at a time
+
+
+class Values:
+    """Values by their text, written to a file when Python ends."""
+
+    def __init__(self, file: str) -> None:
+        self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
+        atexit.register(self.write)
+
+    def watch(self, module: "ModuleType") -> None:
+        for path in GETS[module.__name__]:
+            holder, _, name = path.rpartition(".")
+            place = getattr(module, holder) if holder else module
+            setattr(place, name, self.noting(getattr(place, name)))
+        if module.__name__ == "distributed.client":
+            module.as_completed._get_and_raise = self.noting_pairs(module.as_completed._get_and_raise)
+
+    def noting(self, get: "Callable[..., Any]") -> "Callable[..., Any]":
+        @functools.wraps(get)
+        def noted(*arguments: "Any", **options: "Any") -> "Any":
+            if getattr(self.within, "busy", False):  # one way to get a value calls another
+                return get(*arguments, **options)
+            self.within.busy = True
+            try:
+                value = get(*arguments, **options)
+            finally:
+                self.within.busy = False
+            if inspect.isawaitable(value):
+                return self.awaited(value)
+            self.note(value)
+            return value
+
+        return noted
+
+    def noting_pairs(self, get: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Of `as_completed`, which gets a future, or a future and its result."""
+
+        @functools.wraps(get)
+        def noted(completed: "Any") -> "Any":
+            found = get(completed)
+            if completed.with_results:
+                self.note(found[1])
+            return found
+
+        return noted
+
+    async def awaited(self, value: "Awaitable[Any]") -> "Any":
+        found = await value
+        self.note(found)
+        return found
+
+    def note(self, value: "Any") -> None:
+        try:
+            for text in told(value):
+                self.seen[text] += 1
+        except Exception as error:  # noqa: BLE001 - an object of the script's, whose code raises
+            self.seen[f"{type(value).__name__} {type(error).__name__}"] += 1
+
+    def write(self) -> None:
+        if os.getpid() == self.pid:
+            with open(self.file, "w", encoding="ascii") as stream:
+                json.dump(self.seen, stream)
+
+
+def told(value: "Any") -> "Iterator[str]":
+    """The texts of a value, or of the values that it holds."""
+    kind = type(value).__name__
+    if isinstance(value, PLAIN) and type(value) in PLAIN:
+        text = repr(value)
+        yield f"{kind} {text if len(text) < 100 else token(value)}"
+    elif type(value) in (float, complex):
+        yield f"{kind} {value!r}"
+    elif type(value) in (list, tuple):
+        for each in value:
+            yield from told(each)
+    elif type(value) is dict:
+        for name, each in value.items():
+            yield from (f"{name!r}: {text}" for text in told(each))
+    elif hasattr(value, "__dask_graph__") or kind == "Future":
+        yield kind  # lazy: its name depends on how it was made
+    elif kind == "DataFrame" and hasattr(value, "items"):
+        yield f"{kind} {len(value)} {token(value.index)}"
+        for name, each in value.items():
+            yield from (f"{name!r}: {text}" for text in told(each.array))
+    elif kind == "Series" and hasattr(value, "array"):
+        yield f"{kind} {token(value.index)}"
+        yield from told(value.array)
+    elif kind == "Dataset" and hasattr(value, "variables"):
+        for name, each in value.variables.items():
+            yield from (f"{name!r} {each.dims}: {text}" for text in told(each.values))
+    elif kind == "DataArray" and hasattr(value, "variable"):
+        yield from (f"{value.dims}: {text}" for text in told(value.values))
+    elif is_of_numbers(value):
+        yield f"{kind} {of_numbers(value)}"
+    else:
+        yield f"{kind} {token(value)}"
+
+
+def is_of_numbers(value: "Any") -> bool:
+    """Whether a value is an array, or a scalar of NumPy's, of decimal numbers."""
+    decimal = str(getattr(getattr(value, "dtype", ""), "kind", "")) in ("f", "c")
+    return decimal and hasattr(value, "__array__") and type(value).__name__ != "MaskedArray"
+
+
+def of_numbers(value: "Any") -> str:
+    """Type, shape, and two sums of an array of decimal numbers: of its amounts, and of these by sign and place."""
+    import numpy as np
+
+    array = np.asarray(value)
+    flat = array.ravel()
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    amounts = placed = 0.0
+    odd = 0  # elements that are no finite number
+    for begin in range(0, len(flat), PIECE):
+        piece = flat[begin : begin + PIECE].astype(float)
+        finite = np.isfinite(piece)
+        odd += len(piece) - int(finite.sum())
+        piece = np.where(finite, piece, 0.0)
+        weights = 1 + (np.arange(begin, begin + len(piece)) * 0.6180339887498949) % 1
+        amounts += float(np.abs(piece).sum())
+        placed += float(((2 * np.abs(piece) + piece) * weights).sum())
+    return f"{array.dtype} {array.shape} {odd} {amounts!r} {placed!r}"
+
+
+def token(value: "Any") -> str:
+    from dask.tokenize import tokenize
+
+    return str(tokenize(value))
