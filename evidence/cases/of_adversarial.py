@@ -62,24 +62,6 @@ def leases_for_all(client, tasks: int = 32, seconds: float = 0.5):
     client.gather(client.map(licensed, range(tasks), licence=licence, key="licensed", pure=False))
 
 
-@case("healthy", 1, "local", threads=2, near="gil-bound")
-def half_waiting_half_computing(client, tasks: int = 8, rounds: int = 12, seconds: float = 0.02):
-    """Written as an adversarial case."""
-
-    def fetch_and_hash(i):
-        import hashlib
-
-        data = bytes(1 << 20)
-        for _ in range(rounds):
-            time.sleep(seconds)
-            end = time.thread_time() + seconds
-            while time.thread_time() < end:
-                hashlib.sha256(data)  # without the lock
-        return i
-
-    client.gather(client.map(fetch_and_hash, range(tasks), key="fetch", pure=False))
-
-
 class Model:
     def fit(self, seconds):
         time.sleep(seconds)

@@ -85,17 +85,3 @@ def partitions_denied_by_the_store(client, backoff: bool = False, partitions: in
 
         parts = [delayed(read_and_write)(i) for i in range(partitions)]
         client.gather(client.compute(parts, retries=10))
-
-
-@case("tiny-tasks", 2, "local", threads=2, near="gil-bound slow-submission large-graph client-busy event-loop-blocked")
-@remedy("fewer and larger files", files=20)
-def many_small_files(client, files: int = 400, rows: int = 40_000):
-    """Repartitioning Dask DataFrames (the small file problem: 18 times slower):
-    https://coiled.io/blog/repartition-dataframe/.
-    """
-
-    def read(file):
-        return pd.DataFrame({"id": range(rows // files), "value": float(file)})
-
-    df = dd.from_map(read, range(files), meta=pd.DataFrame({"id": [0], "value": [0.0]}))
-    df[df.value >= 0].value.sum().compute()

@@ -28,21 +28,6 @@ def map_and_combine(client, items: int = 60, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
 
 
-@case("too-few-partitions", 16, "light", near="uneven-waves")
-@remedy("--dask_npartitions=32", npartitions=32)
-def inference(client, images: int = 300, npartitions: int = 0):
-    """Using Apache Beam with Dask has a scaling limit of 100-200 GPUs, rapidsai/deployment#235 (200 items and more,
-    one stage).
-    """
-
-    def infer(image):
-        time.sleep(0.08)
-        return image
-
-    with beam.Pipeline(runner=DaskRunner(), options=options(client, npartitions)) as pipeline:
-        pipeline | beam.Create(range(images)) | beam.Map(infer)
-
-
 @case(
     ("a side input that everything waits for", "sequential-graph", "nested-client"),
     6,

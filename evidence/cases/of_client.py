@@ -24,22 +24,6 @@ def a_little_between(client, between: float = 1.0):
         time.sleep(between)
 
 
-@case("client-waits", 2, "local", near="healthy transfer-bound")
-@remedy("ask for the shape where the array is", gathered=False)
-def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000, gathered: bool = True):
-    """Dask documentation, Efficiency (leave data on the cluster):
-    https://distributed.dask.org/en/stable/efficiency.html.
-    """
-
-    def random(i):
-        return np.ones((side, side)) * i
-
-    futures = client.map(random, range(arrays), pure=False)
-    if gathered:
-        return {"columns": sum(x.shape[1] for x in client.gather(futures))}
-    return {"columns": sum(client.gather(client.map(lambda x: x.shape[1], futures, pure=False)))}
-
-
 @case("slow-submission", 16, near="results-awaited-in-loop client-busy")
 @remedy("submit the loading, too", in_tasks=True)
 def load_and_submit(client, files: int = 48, in_tasks: bool = False):

@@ -30,26 +30,6 @@ def limited_submission(client, max_submitted: int = 8, tiles: int = 144):
             seq.add(client.submit(process, tile, pure=False))
 
 
-@case(("nested-client", "invalid-trials"), 2, threads=2, timeout_s=15.0)
-@remedy("with worker_client()", secede=True)
-def fibonacci_without_secede(client, n: int = 6, secede: bool = False):
-    """Dask documentation, Launch Tasks from Tasks: https://distributed.dask.org/en/stable/task-launch.html
-    (get_client, without secede).
-    """
-
-    def fib(n):
-        time.sleep(0.1)
-        if n < 2:
-            return n
-        with worker_client() if secede else nullcontext(get_client()) as client:
-            a = client.submit(fib, n - 1)
-            b = client.submit(fib, n - 2)
-            a, b = client.gather([a, b])
-        return a + b
-
-    client.submit(fib, n).result()
-
-
 @case("nested-client", 8, near="straggler too-few-partitions")
 @remedy("secede before waiting", secede=True)
 def steps_that_gather_their_data(client, steps: int = 6, files: int = 8, secede: bool = False):
@@ -64,19 +44,6 @@ def steps_that_gather_their_data(client, steps: int = 6, files: int = 8, secede:
             return sum(client.gather(client.map(data, [number] * files, range(files), pure=False)))
 
     client.gather(client.map(step, range(steps), pure=False))
-
-
-@case("healthy", 12, near="tiny-tasks slow-submission")
-def chunks_of_a_sequence(client, seq: int = 600_000):
-    """Dask documentation, Efficiency: https://distributed.dask.org/en/stable/efficiency.html (use larger tasks: the
-    same in chunks).
-    """
-
-    def f_many(chunk):
-        time.sleep(1e-5 * len(chunk))
-        return len(chunk)
-
-    client.gather(client.map(f_many, [range(i, i + 2_500) for i in range(0, seq, 2_500)]))
 
 
 @case("healthy", 7, near="fewer-items-than-workers uneven-waves late-workers")

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from dask.utils import SerializableLock
 from declare import case, remedy
 
 
@@ -34,56 +31,7 @@ def installed(name: str, text: str) -> Iterator[str]:
 # ------------------------------------------------------------------ they wait for one lock
 
 
-@case("lock-bound", 1, "local", threads=4, near="gil-bound undersubscribed-threads waiting-tasks")
-@remedy("open_rasterio(lock=False): a handle for each thread", locked=False)
-def tiles_behind_the_lock_of_a_raster(client, locked: bool = True, tiles: int = 48):
-    """Issue with locking when reading from multiple threads with Dask, corteva/rioxarray#214."""
-    lock = SerializableLock(uuid.uuid4().hex) if locked else nullcontext()
-
-    def read_tile(i, lock):
-        with lock:
-            time.sleep(0.06)  # it reads
-        time.sleep(0.02)
-        return i
-
-    client.gather(client.map(read_tile, range(tiles), lock=lock, pure=False))
-
-
 # ------------------------------------------------------------------ what surrounds the work costs more than the work
-
-
-@case("task-overhead", 2, "local", near="work-inflation healthy straggler undersubscribed-threads")
-@remedy("PREFECT_API_URL: one server for all", url="http://127.0.0.1:4200/api")
-def server_started_by_each_worker(client, url: str = "", tasks: int = 8):
-    """Investigate if there's a way to optimize DaskTaskRunner (the first tasks of each run are slower),
-    prefect-archive/prefect-dask#61.
-    """
-    engine = """
-import time
-
-servers = []
-
-def start_server():
-    time.sleep(2)
-    servers.append(1)
-
-def run_task(function, value, url):
-    if not url and not servers:
-        start_server()
-    return function(value)
-"""
-    with installed("prefect", engine) as folder:
-
-        def load_data(i):
-            time.sleep(0.15)
-            return i
-
-        def run(i):
-            if folder not in sys.path:
-                sys.path.insert(0, folder)
-            return __import__("prefect").run_task(load_data, i, url)
-
-        client.gather(client.map(run, range(tasks), key="load_data", pure=False))
 
 
 @case("healthy", 2, "local", near="task-overhead serialisation-bound tiny-tasks")

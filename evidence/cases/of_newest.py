@@ -25,17 +25,27 @@ import xarray as xr
 from dask import delayed
 from dask.utils import SerializableLock
 from declare import mends, script
-from distributed import Client, Queue, WorkerPlugin, as_completed, get_worker, rejoin, secede, wait
+from distributed import Client, LocalCluster, Queue, WorkerPlugin, as_completed, get_worker, rejoin, secede, wait
 from of_adaptive import cluster, work
 from of_memory import MEBIBYTE, block, compute
 from of_prefect import crunch, load, on_dask
-from of_unseen import local
 from prefect import flow, task
 from prefect.futures import wait as wait_for
 from prefect_dask import get_dask_client
 from tornado.ioloop import PeriodicCallback
 
 # ------------------------------------------------------------------ inside busy tasks
+
+
+def local(workers: int = 2, threads: int = 1, memory: str | int = 0, processes: bool = True, **options) -> LocalCluster:
+    return LocalCluster(
+        n_workers=workers,
+        threads_per_worker=threads,
+        processes=processes,
+        memory_limit=memory,
+        dashboard_address=None,
+        **options,
+    )
 
 
 def run_netcdf(lock_of):

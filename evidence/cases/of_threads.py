@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import sys
-import tempfile
 import time
 from contextlib import suppress
-from pathlib import Path
 
-import dask
-import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from dask import delayed
-from dask.utils import SerializableLock
 from declare import mends, script
-from distributed import Client, get_worker, wait
+from distributed import Client, wait
 from of_memory import MEBIBYTE, compute
 from of_newest import local
 from of_prefect import on_dask
@@ -27,67 +20,6 @@ from prefect import flow, task
 from prefect.futures import wait as wait_for
 
 # ------------------------------------------------------------------ the same again
-
-
-def run_matching(kept, pairs=30):
-    with tempfile.TemporaryDirectory() as folder, local(2) as made, Client(made) as client:
-        path = Path(folder, "detector.pkl")
-        path.write_bytes(pickle.dumps([[float(i)] * 4 for i in range(100_000)]))
-
-        def match(pair, path):
-            worker = get_worker()
-            if not kept or not hasattr(worker, "weights"):
-                worker.weights = load_weights(path)
-            compute(0.03)
-            return worker.weights[pair][0]
-
-        client.gather(client.map(match, range(pairs), path=str(path)))
-
-
-def load_weights(path):
-    with open(path, "rb") as file:
-        return pickle.load(file)
-
-
-@script("task-overhead", near="healthy gil-bound tiny-tasks garbage-collection serialisation-bound")
-def model_read_by_each_pair():
-    """Optimize inference with deep models (the model is read from disk every single time), borglab/gtsfm#110."""
-    run_matching(kept=False)
-
-
-@mends(model_read_by_each_pair, "keep the model in the worker", factor=1.5)
-def model_kept_by_each_worker():
-    run_matching(kept=True)
-
-
-def run_cloud_mask(kept, scenes=24):
-    def read_mask(block_info=None):
-        compute(0.12)
-        return np.full((1, 400, 400), block_info[None]["chunk-location"][0] % 5 == 0)
-
-    with local(2) as made, Client(made) as client:
-        chunks = ((1,) * scenes, (400,), (400,))
-        cloudy = da.map_blocks(read_mask, chunks=chunks, dtype=bool, meta=np.empty((0, 0, 0), dtype=bool))
-        good = 1 - cloudy.mean(axis=(1, 2))
-        if kept:
-            good = client.persist(good)
-        enough = good > 0.9
-        print("Filtering to", int(enough.sum().compute()), "of", scenes)
-        chosen = np.flatnonzero(enough.compute())
-        print(chosen[0], float(good.min().compute()))
-
-
-@script("recomputation", near="results-awaited-in-loop healthy client-busy")
-def mask_loaded_by_each_filter():
-    """Fix double fmask load bug when using load_ard (a lazy condition is evaluated by each line),
-    GeoscienceAustralia/dea-notebooks#763.
-    """
-    run_cloud_mask(kept=False)
-
-
-@mends(mask_loaded_by_each_filter, "compute the condition once", factor=1.8)
-def mask_loaded_once():
-    run_cloud_mask(kept=True)
 
 
 def run_report(kept):
@@ -117,28 +49,6 @@ def table_persisted_before_it_is_printed():
 
 
 # ------------------------------------------------------------------ locks, and the event loop
-
-
-def run_reads(lock_of, threads=6):
-    def getter(i):
-        with SerializableLock(lock_of(i)):
-            time.sleep(0.12)  # it reads
-        compute(0.01)
-        return i
-
-    with local(1, threads=threads, processes=False) as made, Client(made):
-        dask.compute(*[delayed(getter, pure=False)(i) for i in range(50)])
-
-
-@script("lock-bound", near="undersubscribed-threads gil-bound waiting-tasks")
-def blocks_read_under_one_file_lock():
-    """Parallel non-locked read using dask.Client crashes (60 % of its time is a file lock), pydata/xarray#2190."""
-    run_reads(lambda i: "test.nc")
-
-
-@mends(blocks_read_under_one_file_lock, "no lock between reads", factor=2)
-def blocks_read_under_many_locks():
-    run_reads(lambda i: f"test-{i}.nc")
 
 
 def run_notifications(function):
@@ -180,24 +90,6 @@ def coroutines_that_await():
 
 
 # ------------------------------------------------------------------ too small, too much
-
-
-def run_preprocessor(steps, chunk):
-    with local(2) as made, Client(made):
-        field = da.random.random((steps, 90, 180), chunks=(chunk, 90, 180))
-        anomaly = field - field.mean(axis=(1, 2), keepdims=True)
-        abs(anomaly).mean().compute()
-
-
-@script("tiny-tasks", near="healthy task-overhead large-graph client-busy")
-def one_step_in_each_chunk():
-    """Preprocessor creates too many small chunks, ESMValGroup/ESMValCore#2184."""
-    run_preprocessor(600, 1)
-
-
-@mends(one_step_in_each_chunk, "more steps in a chunk", factor=2)
-def many_steps_in_each_chunk():
-    run_preprocessor(600, 60)
 
 
 def run_objective(scattered, jobs=30):
@@ -248,29 +140,6 @@ def buffers_freed():
 
 
 # ------------------------------------------------------------------ Prefect
-
-
-@task
-def say(i):
-    return i
-
-
-@task
-def say_all(numbers):
-    return len(numbers)
-
-
-@script(("prefect-overhead", "slow-submission"), near="tiny-tasks healthy few-tasks-in-flight client-busy")
-@flow(task_runner=on_dask())
-def many_small_tasks_mapped():
-    """Mapped tasks start at about one a second, where Dask does hundreds, PrefectHQ/prefect#18191."""
-    wait_for(say.map(range(120)))
-
-
-@mends(many_small_tasks_mapped, "a task for each batch", factor=2)
-@flow(task_runner=on_dask())
-def batches_mapped():
-    wait_for(say_all.map([list(range(i, i + 20)) for i in range(0, 120, 20)]))
 
 
 @task

@@ -1,8 +1,8 @@
 """Runs the tests of other projects plainly and under the recorder.
 
 Each suite is one process of pytest, in which many clusters follow one another. It runs by `python -m pytest`, then by
-`scalescope run -m pytest`, then plainly again: a test that ends differently in the two plain runs is flaky here.
-Each other test must end the same under the recorder. A run of all suites writes a section of `docs/accuracy.md`.
+`scalescope run -m pytest`. Tests that end differently run alone, three times in both ways: one whose plain runs differ
+is flaky, each other one must end the same. A run of all suites writes a section of `docs/accuracy.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -133,34 +133,36 @@ class Run:
 @dataclass(frozen=True)
 class Compared:
     suite: Suite
-    plain: tuple[Run, ...]
-    recorded: Run | None
+    plain: Run
+    recorded: Run
     again: tuple[tuple[Run, Run], ...] = ()  # plainly and recorded: of the tests that differed, alone
 
     @property
-    def flaky(self) -> list[str]:
-        tests = dict.fromkeys(test for run in self.plain for test in run.tests)
-        return [test for test in tests if len({_of(run, test) for run in self.plain}) > 1]
+    def suspects(self) -> list[str]:
+        """Tests that ended differently under the recorder at first."""
+        tests = dict.fromkeys([*self.plain.tests, *self.recorded.tests])
+        return [test for test in tests if _of(self.recorded, test) != _of(self.plain, test)]
 
     @property
-    def suspects(self) -> list[str]:
-        """Tests that ended the same in all plain runs, and differently under the recorder."""
-        if self.recorded is None:
-            return []
-        flaky, tests = {*self.flaky}, dict.fromkeys([*self.plain[0].tests, *self.recorded.tests])
-        return [test for test in tests if test not in flaky and _of(self.recorded, test) != _of(self.plain[0], test)]
+    def flaky(self) -> list[str]:
+        """The suspects that end differently in plain runs, too."""
+        plain = [self.plain, *(run for run, _ in self.again)]
+        return [test for test in self.suspects if len({_of(run, test) for run in plain}) > 1]
 
     @property
     def different(self) -> list[str]:
-        """The suspects that differed again."""
-        if not self.again:
-            return self.suspects
-        return [test for test in self.suspects if any(_of(plain, test) != _of(run, test) for plain, run in self.again)]
+        """The other suspects that differed again."""
+        flaky = {*self.flaky}
+        return [
+            test
+            for test in self.suspects
+            if test not in flaky and any(_of(a, test) != _of(b, test) for a, b in self.again)
+        ]
 
     @property
     def once(self) -> list[str]:
-        different = {*self.different}
-        return [test for test in self.suspects if test not in different]
+        known = {*self.different, *self.flaky}
+        return [test for test in self.suspects if test not in known]
 
 
 def main() -> int:
@@ -168,8 +170,11 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"suites: {', '.join(each.name for each in SUITES)}")
     parser.add_argument("--quick", action="store_true", help=f"run {QUICK} tests of each suite")
     parser.add_argument("--runslow", action="store_true", help="run the tests that are marked slow, too")
-    parser.add_argument("--plain", action="store_true", help="run plainly only, twice")
-    parser.add_argument("--folder", type=Path, help="keep environment, archives and results here (default: temporary)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="keep environment, archives and results here, and go on from those that are there (default: temporary)",
+    )
     arguments = parser.parse_args()
     if unknown := {*arguments.names} - {each.name for each in SUITES}:
         parser.error(f"no suite is named {', '.join(sorted(unknown))}")
@@ -186,22 +191,20 @@ def compare(chosen: Sequence[Suite], folder: Path, arguments: argparse.Namespace
     peers.install(chosen)
     compared = []
     for suite in chosen:
-        first = peers.run(suite, "plain")
-        recorded = None if arguments.plain else peers.run(suite, "recorded")
-        found = Compared(suite, (first, peers.run(suite, "plain again")), recorded)
+        found = Compared(suite, peers.run(suite, "plain"), peers.run(suite, "recorded"))
         if suspects := found.suspects:
-            pairs = [[peers.run(suite, how, suspects) for how in ("plain", "recorded")] for _ in range(AGAIN)]
+            rounds = [f", again {number}" for number in range(1, AGAIN + 1)]
+            pairs = [[peers.run(suite, how + name, suspects) for how in ("plain", "recorded")] for name in rounds]
             found = replace(found, again=tuple((plain, run) for plain, run in pairs))
         compared.append(found)
         print(f"{row(found)}\n{details(found)}", flush=True)
-    empty = [found.suite.name for found in compared if not found.plain[0].tests]
+    empty = [found.suite.name for found in compared if not found.plain.tests]
     if empty:
         print(f"No test of {', '.join(empty)} was run: see {folder / 'notes'}")
-    if not arguments.plain:
-        told = section(compared, peers.versions(["dask", "distributed", "pytest"]))
-        print(told)
-        if not (arguments.quick or arguments.names or empty):
-            PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+    told = section(compared, peers.versions(["dask", "distributed", "pytest"]))
+    print(told)
+    if not (arguments.quick or arguments.names or empty):
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
     return int(bool(empty) or any(each.different for each in compared))
 
 
@@ -275,9 +278,11 @@ class Peers:
         return dict(json.loads(told.stdout))
 
     def run(self, suite: Suite, how: str, only: Sequence[str] = ()) -> Run:
-        """Run the tests of a suite, or only those of these ids."""
-        place = self._folder / "notes" / (f"{suite.name}, {how}" + (", of some" if only else ""))
-        notes, output = place.with_suffix(".jsonl"), place.with_suffix(".txt")
+        """Run the tests of a suite, or only those of these ids; a run that has ended before is read."""
+        place = self._folder / "notes" / f"{suite.name}, {how}"
+        notes, output, result = (place.with_suffix(each) for each in (".jsonl", ".txt", ".json"))
+        if result.exists():
+            return Run(**json.loads(result.read_text(encoding="utf-8")))
         for file in (notes, output):
             file.unlink(missing_ok=True)
         began = time.monotonic()
@@ -285,16 +290,18 @@ class Peers:
             status, told = self._ended(self._command(suite, how, notes, only), self._root(suite), stream)
         seconds = time.monotonic() - began
         tests, why = outcomes(notes)
-        clusters, problems = recorded(told) if how == "recorded" else (0, ())
+        clusters, problems = recorded(told) if how.startswith("recorded") else (0, ())
         print(f"{suite.name}, {how}: {len(tests)} tests in {seconds:.0f} s, status {status}", flush=True)
-        return Run(tests, why, seconds, status, clusters, problems)
+        run = Run(tests, why, seconds, status, clusters, problems)
+        result.write_text(json.dumps(asdict(run)), encoding="utf-8")
+        return run
 
     def _root(self, suite: Suite) -> Path:
         return self._folder / "archives" / suite.archive if suite.archive else self._site
 
     def _command(self, suite: Suite, how: str, notes: Path, only: Sequence[str]) -> list[str | Path]:
         scalescope = [Path(sys.executable).with_name("scalescope"), "run", "--no-save", "--json", "-e", self._python]
-        command: list[str | Path] = [*(scalescope if how == "recorded" else [self._python]), "-m", "pytest"]
+        command: list[str | Path] = [*(scalescope if how.startswith("recorded") else [self._python]), "-m", "pytest"]
         command += ["--quiet", "-p", "no:cacheprovider", "-p", "no:flaky", "-p", "peers_plugin"]
         command += [f"--peers-notes={notes}"]
         command += [f"--timeout={TEST_LIMIT_S}", "--timeout-method=signal", f"--rootdir={self._root(suite)}"]
@@ -364,31 +371,23 @@ def _of(run: Run, test: str) -> str:
 
 
 def row(compared: Compared) -> str:
-    first, recorded = compared.plain[0], compared.recorded
-    plain_s = sum(run.seconds for run in compared.plain) / len(compared.plain)
-    cells = [compared.suite.name, len(first.tests), first.passed]
-    cells += [len(compared.different) if recorded else "", len(compared.flaky), f"{plain_s:.0f}"]
-    cells += [f"{recorded.seconds:.0f}", recorded.clusters] if recorded else ["", ""]
+    plain, recorded = compared.plain, compared.recorded
+    cells = [compared.suite.name, len(plain.tests), plain.passed, len(compared.different), len(compared.flaky)]
+    cells += [f"{plain.seconds:.0f}", f"{recorded.seconds:.0f}", recorded.clusters]
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def details(compared: Compared) -> str:
     """What did not pass, and each difference, for a person at a terminal."""
-    lines = []
-    others = Counter(outcome for outcome in compared.plain[0].tests.values() if outcome != "passed")
-    if others:
+    plain, recorded, lines = compared.plain, compared.recorded, []
+    if others := Counter(outcome for outcome in plain.tests.values() if outcome != "passed"):
         lines.append(f"  plain: {', '.join(f'{count} {outcome}' for outcome, count in others.items())}")
-    statuses = [run.status for run in compared.plain]
-    for test in compared.flaky:
-        lines.append(f"  flaky {test}: {', '.join(_of(run, test) for run in compared.plain)}")
-    if (recorded := compared.recorded) is None:
-        return "\n".join(lines)
-    if recorded.status not in statuses:
-        lines.append(f"  STATUS {recorded.status} under the recorder, plainly {statuses}")
+    if recorded.status != plain.status:
+        lines.append(f"  STATUS {recorded.status} under the recorder, plainly {plain.status}")
     for test in compared.suspects:
-        mark = "once" if test in compared.once else "DIFFERENT"
-        lines.append(f"  {mark} {test}: {_of(compared.plain[0], test)}, recorded {_of(recorded, test)}")
-        lines.append(f"    {_first_line(recorded.why.get(test) or compared.plain[0].why.get(test, ''))}")
+        mark = "once" if test in compared.once else "flaky" if test in compared.flaky else "DIFFERENT"
+        lines.append(f"  {mark} {test}: {_of(plain, test)}, recorded {_of(recorded, test)}")
+        lines.append(f"    {_first_line(recorded.why.get(test) or plain.why.get(test, ''))}")
     lines += [f"  recorder: {problem}" for problem in recorded.problems]
     return "\n".join(lines)
 
@@ -399,7 +398,7 @@ def _first_line(text: str) -> str:
 
 def section(compared: Sequence[Compared], versions: Mapping[str, str]) -> str:
     """The section of the page."""
-    tests = sum(len(each.plain[0].tests) for each in compared)
+    tests = sum(len(each.plain.tests) for each in compared)
     different = [f"`{test}` of {each.suite.name}" for each in compared for test in each.different]
     once = [f"`{test}` of {each.suite.name}" for each in compared for test in each.once]
     flaky = [f"`{test}` of {each.suite.name}" for each in compared for test in each.flaky]
@@ -408,13 +407,13 @@ def section(compared: Sequence[Compared], versions: Mapping[str, str]) -> str:
         "## Other projects' tests under the recorder",
         "",
         "`scalescope run -m pytest` must not change how a test ends. `python -m evidence peers` runs the tests",
-        "that other projects have for their use of Dask: by `python -m pytest`, then under the recorder, then by",
-        "`python -m pytest` again. Each suite is one process, in which many clusters follow one another. The tests are",
-        "those with a synchronous Dask client, without those marked slow. The tests of distributed are of 2.30.1, the",
-        "last version whose package has them; those that fail with today's distributed must fail the same.",
+        "that other projects have for their use of Dask: by `python -m pytest`, then under the recorder. Each suite is",
+        f"one process, where many clusters follow one another. Tests that differ run alone, {AGAIN} times each way.",
+        "They are those with a synchronous Dask client, without those marked slow. The tests of distributed are of",
+        "2.30.1, the last version whose package has them; those that fail with today's distributed must fail the same.",
         "",
         f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {told}. **{len(different)} of {tests} tests ended",
-        f"differently under the recorder.** {len(flaky)} more are flaky: the two runs without it differ.",
+        f"differently under the recorder.** {len(flaky)} more are flaky: they also differ between runs without it.",
         "",
         HEAD,
         "| --- " * 8 + "|",

@@ -40,7 +40,7 @@ class Cluster(ABC, Generic[S]):
     and more than once.
     """
 
-    shows: ClassVar[str]  # what a trial on such a cluster can show
+    shows: ClassVar[str]  # properties of real clusters that a trial on this one shows, as a noun phrase
     cannot_show: ClassVar[str]
     dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # for the driver; a point's own overrides it
     nannies: ClassVar[bool] = False  # True if every worker has a nanny, which keeps the log of a dead worker

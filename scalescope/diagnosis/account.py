@@ -1,4 +1,4 @@
-"""What a trial paid for: the charges of `scalescope.diagnosis.blame`, as `analysis.difference` takes them."""
+"""The account of a trial: charges of `diagnosis.blame`, in the form that `analysis.difference` compares."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
-MOST = 40  # prefixes, and lines of the client, with a charge of their own: two runs have others in front
-MOST_FRAMES = 20  # places at which threads of a prefix were seen most
+MOST = 40  # prefixes, and lines of the client, charged by name; many, since two runs differ in which cost most
+MOST_FRAMES = 20  # stacks read of each prefix, those with most samples
 
 _KINDS = {
     "transfer": PartKind.TRANSFER,
@@ -35,7 +35,7 @@ _KINDS = {
 
 
 def account(observation: Observation) -> Account:
-    """The account of a trial that has attempts."""
+    """Divide the worker time of a trial that has attempts among prefixes and overheads."""
     busy, idle = defaultdict[str, float](float), defaultdict[str, float](float)
     overheads = defaultdict[Overhead, float](float)
     for charge in blame(observation, 1, most_prefixes=MOST, most_lines=MOST).charges:
@@ -60,9 +60,9 @@ def _free(observation: Observation) -> float | None:
 
 
 def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:
-    """Share of what is left of each prefix's time in which workers fetched, unpacked or read back for its tasks.
+    """Prefix, kind and share: how much of the wait for a prefix was for fetching, unpacking or reading its inputs.
 
-    Threads that waited for these tasks waited for that.
+    Each share is of what the kinds before it left.
     """
     attempts = observation.measured
     names, place = codes(attempts.prefix)

@@ -7,15 +7,15 @@
 | `client` | the line at which the client was (table `client`) |
 | all others | the part itself |
 
-A task is waited for while it runs if its end had no slack (`scalescope.diagnosis.evidence.delays`), and the client
-while its own code holds back what it sends next; where neither is known, all tasks that run. Threads that wait for a
-task in the time by which it is late are passed on to the delay where that began. No delay is charged with more than it
-cost: P - 1 threads for as long as it was.
+Threads wait for a running task if its end had no slack (`scalescope.diagnosis.evidence.delays`), and for the client
+while its own code holds back what it sends next. Where neither is known, they wait for all running tasks. If a task is
+late, waiting for it is passed on to the delay that made it late. No delay is charged with more than it cost: P - 1
+threads for as long as it lasted.
 
-Where no task runs, none is runnable and some is known, the scheduler has to go on. How long tasks held their thread and
-waited is known of each prefix (events with topic `waits`), not when: it is spread evenly over its time. The idea is
-that of idleness blame in HPCToolkit (Tallent and Mellor-Crummey, 2009), and of delay costs in Scalasca (Böhme et al.,
-2016).
+If no task runs or is runnable, but some are known, threads wait for the scheduler. For each prefix it is known how long
+its tasks held their threads and waited (events with topic `waits`), but not when: this time is spread evenly over the
+prefix's busy time. The idea is that of idleness blame in HPCToolkit (Tallent and Mellor-Crummey, 2009), and of delay
+costs in Scalasca (Böhme et al., 2016).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.trial import BLAMED, PASSED_ON
 
 MOST_PREFIXES, MOST_LINES = 8, 3  # prefixes, and lines of the client, charged by name; the rest share one charge
-MOST_KEPT = 5  # texts kept of a trial
+MOST_KEPT = 5  # largest losses kept in the facts of a trial
 ROUNDING = 1e-9  # share of worker time; smaller charges are rounding errors
 OTHER = "other tasks"
 INTAKE, BETWEEN = "the scheduler, taking in a graph", "the scheduler, between two tasks"
@@ -49,11 +49,11 @@ class Charge:
     """Threads that are charged to one thing."""
 
     part: str  # a part of `WORKER_TIME`; `tail` counts as `no_runnable_task`
-    name: str  # the prefix that ran or is waited for, or what the client does; empty where the part says all
+    name: str  # the prefix that ran or is waited for, or what the client does; empty if the part says it all
     seconds: Floats  # thread-seconds in each bin; shape (bins,)
-    held: bool = False  # whether these are tasks that held their thread and waited
-    of_client: bool = False  # whether the client is waited for
-    passed_on: bool = False  # whether threads waited for later tasks, which were late because of it
+    held: bool = False  # True for tasks that waited and kept their threads
+    of_client: bool = False  # True if threads wait for the client
+    passed_on: bool = False  # True if threads waited for later tasks that this one made late
 
     @property
     def total_s(self) -> float:
@@ -66,7 +66,7 @@ class Charge:
 
     @property
     def state(self) -> str:
-        """State of the threads: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
+        """State of the threads: `ran`, `held` (by a waiting task), `wasted`, `absent`, `idle` or `idle, passed on`."""
         if self.part in WORKING:
             return "held" if self.held else "ran"
         if self.passed_on:
@@ -89,7 +89,7 @@ class Blame:
 
     @property
     def lost(self) -> dict[str, tuple[float, float]]:
-        """Thread-seconds lost to each text, most first, and how many of them were passed on."""
+        """Thread-seconds lost, and how many of them were passed on, by text of the charge; largest first."""
         found: dict[str, tuple[float, float]] = {}
         for each in self.charges:
             if each.state != "ran":
@@ -101,7 +101,7 @@ class Blame:
 def blame(
     observation: Observation, bins: int, *, most_prefixes: int = MOST_PREFIXES, most_lines: int = MOST_LINES
 ) -> Blame:
-    """Charge the worker time of a trial that has attempts, in so many equal bins."""
+    """Charge the worker time of a trial that has attempts, in equal bins of time."""
     attempts = observation.measured
     edges = np.linspace(attempts.begin, attempts.end, bins + 1)
     parts = _parts(observation, edges)
@@ -129,8 +129,8 @@ def blame(
 
 
 def kept(observation: Observation) -> dict[str, dict[str, float]]:
-    """The facts `BLAMED` and `PASSED_ON` of a trial; none where it has no attempts."""
-    if observation.attempts is None or observation.standstill:  # a task that stands still has no row
+    """The facts `BLAMED` and `PASSED_ON` of a trial; empty if it has no attempts or stood still."""
+    if observation.attempts is None or observation.standstill:  # a task that never ended has no row
         return {}
     found = list(blame(observation, 1).lost.items())[:MOST_KEPT]
     return {
@@ -146,7 +146,7 @@ def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
 
 
 def _shared(whole: Floats, weights: Floats) -> Floats:
-    """Each bin, divided in proportion to the weights of shape (charges, bins); without weights, to the last charge."""
+    """Divide each bin by weights of shape (charges, bins); a bin without weights goes to the last charge."""
     total = weights.sum(axis=0)
     weights[-1, total <= 0] = 1.0
     shared: Floats = weights / np.where(total > 0, total, 1.0) * whole
@@ -154,17 +154,17 @@ def _shared(whole: Floats, weights: Floats) -> Floats:
 
 
 def _prefixes(observation: Observation, edges: Floats, most: int) -> tuple[list[str], Floats, Floats]:
-    """Prefixes with a charge; per bin, seconds each ran; and seconds waited for each.
+    """Prefixes charged by name; seconds that each ran, and thread-seconds waited for each, per bin.
 
-    Rows of the last: passed on by the client, by prefixes, by others; and direct, for the same and the scheduler, while
-    it takes in a graph and else.
+    Rows of the last array: waits passed on to the client, to each prefix, to other tasks; then direct waits for the
+    same, for the scheduler that takes in a graph, and for the scheduler between two tasks.
     """
     attempts, line, found = observation.measured, timeline(observation), delays(observation)
     begin, stop, useful = occupied_from(observation), attempts.stop, attempts.useful
     names, prefix = task_prefixes(observation)
     client = line.level(*found.client) * np.minimum(line.occupied, 1.0)
     awaited = line.level(begin[found.awaited], stop[found.awaited]) + client
-    rate = line.unwanted / np.maximum(awaited, 1.0)  # for each that is waited for
+    rate = line.unwanted / np.maximum(awaited, 1.0)  # idle threads for each thing that is waited for
     running = np.minimum(line.occupied, 1.0)
     for_nobody = line.unwanted * np.maximum(running - awaited, 0.0) / np.maximum(line.occupied, 1e-9)
     could = observation.threads * np.minimum(line.unwanted, 1.0)  # idle threads cost nothing while all are busy
@@ -201,9 +201,9 @@ def _prefixes(observation: Observation, edges: Floats, most: int) -> tuple[list[
 
 
 def _passed_on(observation: Observation, rate: Floats, of_client_s: float) -> tuple[Ints, Floats, Floats]:
-    """Tasks for which threads waited since they were late, by earlier delays; and when, from begin to end.
+    """Late tasks that threads waited for; begin and end of the part of the wait that is passed on.
 
-    `of_client_s`: most thread-seconds of the client.
+    `of_client_s`: most thread-seconds that may be passed on to the client.
     """
     attempts, line, found = observation.measured, timeline(observation), delays(observation)
     begin, stop = occupied_from(observation), attempts.stop
@@ -232,7 +232,7 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 
 
 def _doing(observation: Observation) -> tuple[tuple[str, ...], Ints]:
-    """Actions of the client in words, and the number of that in each row of the table `client`."""
+    """Actions of the client in words, and the index of its action in each row of the table `client`."""
     return codes([" at ".join(filter(None, (what, where))) for where, what in client_time(observation).doing])
 
 
@@ -247,7 +247,7 @@ def _holding(observation: Observation) -> str:
 
 
 def _lines(observation: Observation, edges: Floats, most: int) -> tuple[list[str], Floats]:
-    """Main actions of the client without a known task; seconds per bin of each, the last row for all else."""
+    """Main actions of the client while no task was known, and seconds of each per bin; others share the last row."""
     attempts, found = observation.measured, client_time(observation)
     names, line = _doing(observation)
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")

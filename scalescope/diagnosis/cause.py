@@ -16,7 +16,7 @@ NOTEWORTHY = 0.10  # share of worker time lost; a cause that costs less is not n
 SEVERE = 0.30  # share of worker time lost from which a cause with a remedy is of high severity
 WITHOUT_TASKS = ("no_runnable_task", "tail")  # parts of worker time in which the graph offered no task
 GAIN = 0.05  # share of the call's time; a smaller gain is not mentioned
-DOUBTED = 0.8  # factor on the confidence in causes at points that limits of trust concern
+DOUBTED = 0.8  # factor on the confidence in causes at points whose times are not fully trusted
 LAST = 100  # precedence of causes that are ordered by worker time lost alone
 Looked = TypeVar("Looked")
 Function = TypeVar("Function", bound=Callable[..., Finding | None])
@@ -36,7 +36,7 @@ class Premise(Generic[Looked]):
     """What must be true for a remedy to help; where it is not, the remedy is not named and no gain is promised."""
 
     text: str  # the condition, in words
-    holds: Callable[[Looked], bool]  # looks at what the finding is about: a trial, or the worst point of a sweep
+    holds: Callable[[Looked], bool]  # judges the subject of the finding: a trial, or the worst point of a sweep
 
 
 @dataclass(eq=False, kw_only=True)
@@ -46,48 +46,48 @@ class Cause(Generic[Looked]):
     code: str  # its name in findings, such as `straggler`
     title: str  # three to six words
     needs: str  # the evidence without which it is not named
-    ruled_out_by: str  # similar sights with other causes, and how they are told apart
+    ruled_out_by: str  # similar symptoms of other causes, and how to tell them apart
     remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
-    # What must be true for it to help. A text says why a premise is not checked: what the cause needs is one already.
+    # Condition for the remedy to help. A text says why nothing is checked: the evidence for the cause implies it.
     premise: Premise[Any] | str = ""
     link: str = ""  # address of a page with more; may be empty
-    # Parts of worker time (`WORKER_TIME`) in which the time that it explains lies. Threads without a task that a
-    # finding of a trial explains are not blamed on the structure of the graph again.
+    # Parts of worker time (`WORKER_TIME`) that it explains. Idle threads that a finding of a trial explains are not
+    # blamed on the structure of the graph as well.
     parts: tuple[str, ...] = ()
-    # What the remedy changes of the bound on the time. No finding predicts less than what remains of the bound allows.
+    # Terms of the bound on the time that the remedy changes. No finding predicts less time than the other terms allow.
     changes: tuple[Term, ...] = ()
-    by_times: bool = False  # whether a host with too few cores for all that runs can look like it
+    by_times: bool = False  # True if a host with too few cores can look the same
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
-    rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
+    rules_out: tuple[str, ...] = ()  # codes of causes that are then not named, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
     workers_unused: bool = False  # True if it shows in workers without a task, which a script can count
-    excusable: bool = False  # whether nobody is to blame for the idle threads that it explains
-    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks at one trial or sweep
+    excusable: bool = False  # True if nobody is to blame for the idle threads that it explains
+    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # finds it in one trial or sweep
 
     def finds(self, function: Function) -> Function:
         self.find = function
         return function
 
     def helps(self, looked: Any) -> bool:
-        """Whether what must be true for the remedy is, as far as the records say."""
+        """Whether the premise of the remedy holds, as far as the records say."""
         return isinstance(self.premise, str) or self.premise.holds(looked)
 
     def gain(
         self,
         metrics: Metrics,
         threads: int,
-        saved_s: float,  # seconds of the call
+        saved_s: float,  # seconds by which the call gets shorter
         *,
-        shorter_s: float = 0.0,  # thread-seconds less in tasks, where the remedy changes T1
+        shorter_s: float = 0.0,  # thread-seconds by which tasks get shorter, where the remedy changes T1
         client_s: float = 0.0,  # seconds that the client itself computes
         changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
         least_s: float = 0.0,  # seconds that the cores of the host need in any case
         remains_s: float = 0.0,  # seconds that the remedy itself needs
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
-        """Effect of the remedy, at most down to the bound of the graph that it leaves; None below `GAIN`."""
+        """Predicted effect of the remedy, limited by the bound that it leaves; None if it saves less than `GAIN`."""
         changes = self.changes if changes is None else changes
-        # tasks that gave up their thread may overlap
+        # tasks that gave up their thread overlap with others, so that their sum exceeds the busy time
         work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))
         work_s -= shorter_s if Term.WORK in changes else 0.0
         possible_s = max(

@@ -156,7 +156,7 @@ class Observation:
 
     @cached_property
     def computing_s(self) -> float:
-        """Seconds in which the cores of the host do what tasks computed; 0 where that was not recorded."""
+        """Seconds that all cores of the host together need for what tasks computed; 0 if it was not recorded."""
         if self.metrics is None or self.host_load is None:
             return 0.0
         return (self.metrics.busy_time_s or {}).get("computing", 0.0) / int(self.host_load["cpus"])
@@ -201,12 +201,12 @@ class Remedy:
     shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
     remains_s: float = 0.0  # seconds of the call that it needs itself, such as those of sending data once
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
-    premise: Premise[Observation] | None = None  # what else must be true than the premise of the cause
-    otherwise: Remedy | None = None  # the remedy where one of them is not true; None: none is known
+    premise: Premise[Observation] | None = None  # further condition, besides the premise of the cause
+    otherwise: Remedy | None = None  # the remedy if a premise does not hold; None if none is known
 
     @classmethod
     def options(cls, observation: Observation, *given: Remedy) -> Remedy:
-        """Those whose premises are true, as alternatives."""
+        """The remedies whose premises hold, joined as alternatives."""
         return cls(", or ".join(each.text for each in given if _holds(each, observation)))
 
     def changes_nothing(self, observation: Observation) -> bool:
@@ -218,7 +218,7 @@ class Remedy:
 class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
-    without_attempts: bool = False  # whether trials without recorded attempts can show it, too
+    without_attempts: bool = False  # True if trials without recorded attempts can show it, too
     # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
     in_a_flow: str = ""
 

@@ -27,7 +27,7 @@ class PartitionRule:
 
 
 BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
-# How each call is told to make more partitions, before their number.
+# What to do to get more partitions from each call; their number follows.
 CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
     "dask.bag.read_text": "pass `blocksize=`, or read more files (a compressed file is never cut), for",
@@ -36,7 +36,7 @@ CALL_OPTIONS = {
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
 }
-# How each call is told to make fewer partitions: {n} of them, with {times} times as much in each.
+# What to do to get fewer partitions from each call: {n} of them, with {times} times as much in each.
 FEWER_OPTIONS = {
     CREATE: "pass Beam --dask_npartitions={n}",
     BAG: "pass `npartitions={n}`",

@@ -8,7 +8,7 @@ from scalescope.diagnosis.evidence.task_table import task_column, task_needs
 from scalescope.diagnosis.observation import Observation
 from scalescope.model import words
 
-ENOUGH = 1.1  # times what is there, from which on another value makes a difference
+ENOUGH = 1.1  # least ratio of an advised value to the present one
 
 
 def _results_fit(observation: Observation) -> bool:
@@ -28,17 +28,15 @@ RESULTS_FIT = Premise("The results of all work that is sent at once fit into the
 
 
 def room(observation: Observation) -> str:
-    """Says what is to be kept, and in how much memory."""
+    """Clause that says how many bytes of results do not fit into how much memory."""
     held = held_results(observation)
     assert held is not None  # else nothing says that it does not fit
     return f"{words.size(kept_bytes(observation))} of results do not fit into {words.size(held.workers * held.fits)}"
 
 
-def _threads_share_a_worker(observation: Observation) -> bool:
-    return observation.trial.point.threads_per_worker > 1
-
-
-SEVERAL_THREADS = Premise("A worker has more than one thread.", _threads_share_a_worker)
+SEVERAL_THREADS = Premise[Observation](
+    "A worker has more than one thread.", lambda observation: observation.trial.point.threads_per_worker > 1
+)
 
 
 def host_has(needed: float) -> Premise[Observation]:

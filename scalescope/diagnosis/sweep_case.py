@@ -27,7 +27,7 @@ class SweepCase:
     imports: frozenset[str] = frozenset()  # modules that the workload imports
     # Points whose tasks take no time; only the cause `experiments` looks at them.
     zero_length: tuple[PointSummary, ...] = ()
-    spoilt: tuple[PointSummary, ...] = ()  # points without a data point, as their other trials show them
+    spoilt: tuple[PointSummary, ...] = ()  # points without a valid trial, summarised from their other trials
     ran: str = ""  # `script`, `block` or `cluster`: a single trial of the user's code; empty in a sweep
 
     @cached_property
@@ -36,12 +36,12 @@ class SweepCase:
 
     @property
     def graphs(self) -> tuple[Measured, ...]:
-        """All whose graph is known: those measured, and what was recorded at points that are no data points."""
+        """Points whose graph is known: those measured, and those without a valid trial."""
         return self.measured + _measured(self.spoilt)
 
     @property
     def experiments(self) -> tuple[Measured, ...]:
-        """The same, and those whose tasks take no time."""
+        """Points that were measured, and those whose tasks take no time."""
         return self.measured + _measured(self.zero_length)
 
     def idle(self, summary: PointSummary) -> float:

@@ -61,7 +61,7 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     return Verdict.of([_not_sure(findings), *findings[1:]])
 
 
-# What tells a cause from others at least cost, by its code; else by the part of the worker time that was lost.
+# The cheapest run that tells a cause from others, by code of the cause.
 EXPERIMENTS = {
     "gil-bound": "the same with `threads_per_worker=1` and as many workers",
     "worker-killing-task": "that one task alone, outside Dask",
@@ -131,9 +131,9 @@ def _short(case: SweepCase) -> bool:
 
 
 def _in_proportion(finding: Finding, *, trifle: bool) -> Finding | None:
-    """The finding where little time passed; None where it is not worth a line.
+    """The finding as it counts in a short trial; None if it is not worth a line.
 
-    Time that was lost is information, but for what would cost more work as much; what failed or died stays what it is.
+    Lost time is only information, unless more work would lose more; failures and deaths stay what they are.
     """
     cause = causes.by_code().get(finding.code)
     if cause is None or not (cause is UNKNOWN or cause.parts not in ((), ("lost",))):
@@ -188,7 +188,7 @@ def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
 
 
 def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
-    """Thread-seconds per trial that findings explain, by point and code; information only what is nobody's fault."""
+    """Thread-seconds per trial that findings explain, by point and code; information counts if nobody is at fault."""
     explained: dict[str, dict[str, float]] = {}
     for code, by_point in by_code.items():
         cause = causes.by_code().get(code)

@@ -46,7 +46,7 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Partitions or chunks that are so many times as large as the finding asks for."""
+    """Make partitions or chunks larger, by the factor that the finding gives."""
     told = next((each.value for each in finding.evidence if each.what == TIMES), None)
     if not isinstance(told, int | float) or told <= 1:
         return NotHere("the finding names no size")

@@ -29,7 +29,7 @@ LITTLE, MUCH = 0.10, 0.35  # shares of worker time that a healthy case may lose,
 class Result:
     case: Case  # the case
     trials: tuple[Trial, ...]  # its trials, with metrics and findings
-    verdict: Verdict  # of the sweep
+    verdict: Verdict  # verdict on its sweep
     tables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)  # the records of each trial
     real_s: float = 0.0  # real seconds that it took
 
@@ -56,7 +56,7 @@ class Result:
 
     @property
     def spoilt(self) -> bool:
-        """Whether nothing but the busy host was named, truly: an answer, but none that says how good the rules are."""
+        """Whether only the busy host was named, which is true but says nothing about the rules."""
         return self.host_was_busy and self.codes == ("host-overloaded",)
 
     @property
@@ -116,7 +116,7 @@ def _cluster_of(case: Case) -> tuple[Any, ...]:
 
 
 def _in_order(cases: Iterable[Case]) -> list[Case]:
-    """Simulated ones first; then so that a cluster need rarely be opened or scaled anew."""
+    """Simulated cases first; the real ones in an order in which clusters are rarely opened or scaled anew."""
     return sorted(
         cases,
         key=lambda case: (
@@ -129,7 +129,7 @@ def _in_order(cases: Iterable[Case]) -> list[Case]:
 
 
 def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> list[Result]:
-    """One after another on the same drivers, which are replaced when they end."""
+    """Run cases one after another on the same drivers; a driver that ended is replaced."""
     session: Drivers | None = None
     results = []
     try:
@@ -156,7 +156,7 @@ def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> lis
 class Rates:
     recall: Mapping[str, tuple[int, int]]  # per expected code: cases, and how many were named first
     healthy: int  # healthy cases
-    accused: int  # how many of them were accused of something
+    accused: int  # healthy cases with a fault named
     spoilt: int  # cases left out, since nothing but the busy host was named
     confusions: Mapping[tuple[str, str], int]  # (expected, named first) to their number, without those that were right
 
@@ -193,7 +193,7 @@ def shows_its_label(result: Result) -> bool:
 
 
 def stratified(cases: Iterable[Case], *, per_code: int, healthy: int, real: Sequence[str] = ()) -> list[Case]:
-    """The same few of every code each time, spread over its cases, and those named in `real` of the real ones."""
+    """A fixed part of the cases: a few simulated ones of every code, and the real ones named in `real`."""
     cases = list(cases)
     chosen: list[Case] = [case for case in cases if case.name in real]
     simulated = [case for case in cases if not case.real]

@@ -73,7 +73,6 @@ def profile_of(profile: str, items: int, seconds: float, amount: float, rng: ran
         "jitter": lambda i: rng.uniform(1 - amount, 1 + amount),
         "lognormal": lambda i: rng.lognormvariate(0, amount),
         "uniform": lambda i: rng.uniform(1, amount),
-        "bimodal": lambda i: amount if rng.random() < 0.4 else 1.0,
         "ramp": lambda i: 1 + (amount - 1) * i / max(items - 1, 1),
     }
     return [seconds * factor_of[profile](i) for i in range(items)]
@@ -172,11 +171,11 @@ def stages(
 
 
 @modelled
-def passed_on(client, *, items: int = 100, nbytes: int = 10**8, seconds: float = 0.2, inputs: int = 4):
-    """Tasks that take results of `nbytes` from so many others, most of which other workers have."""
-    made = client.map(step_to_bytes, [seconds] * items, [nbytes] * items, key="make", pure=False)
-    taken = [[made[(i + 7 * k) % items] for k in range(inputs)] for i in range(items)]
-    wait([client.submit(step, seconds, *found, key=f"use-{i}") for i, found in enumerate(taken)])
+def passed_on(client, *, items: int = 100):
+    """Tasks that take results of 100 MB from four others, most of which other workers have."""
+    made = client.map(step_to_bytes, [0.2] * items, [10**8] * items, key="make", pure=False)
+    taken = [[made[(i + 7 * k) % items] for k in range(4)] for i in range(items)]
+    wait([client.submit(step, 0.2, *found, key=f"use-{i}") for i, found in enumerate(taken)])
 
 
 @modelled
@@ -202,8 +201,8 @@ def chunks(client, *, length: int = 1000, chunk: int = 10, seconds: float = 1.0,
 
 
 @modelled
-def frame(client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2):
-    """A dask data frame of so many partitions, each mapped `steps` times, and its length."""
+def frame(client, *, partitions: int = 20, seconds: float = 1.0):
+    """A dask data frame of so many partitions, each mapped twice, and its length."""
     import dask.dataframe as dd
     import pandas as pd
 
@@ -217,9 +216,9 @@ def frame(client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2)
         time.sleep(seconds)
         return part
 
-    table = dd.from_map(load, range(partitions), seconds=seconds / (steps + 1), meta=empty)
-    for _ in range(steps):
-        table = table.map_partitions(clean, seconds=seconds / (steps + 1), meta=empty)
+    table = dd.from_map(load, range(partitions), seconds=seconds / 3, meta=empty)
+    for _ in range(2):
+        table = table.map_partitions(clean, seconds=seconds / 3, meta=empty)
     client.gather(client.compute(table["value"].sum()))
 
 
@@ -255,14 +254,14 @@ def tree(
 
 
 @modelled
-def pipeline(client, *, items: int = 100, load: float = 0.1, work: float = 1.0, save: float = 0.2, seed: int = 0):
+def pipeline(client, *, items: int = 100, seed: int = 0):
     """Load, process and save each item, as one graph of delayed calls, with 10 % of variation."""
     rng = random.Random(seed)
     one = dask.delayed(step, pure=False)
     last = []
     for i in range(items):
         value: Any = None
-        for name, seconds in (("load", load), ("work", work), ("save", save)):
+        for name, seconds in (("load", 0.1), ("work", 1.0), ("save", 0.2)):
             value = one(seconds * rng.uniform(0.9, 1.1), value, dask_key_name=f"{name}-{i}")
         last.append(value)
     client.gather(client.compute(last))
@@ -270,7 +269,7 @@ def pipeline(client, *, items: int = 100, load: float = 0.1, work: float = 1.0, 
 
 @modelled
 def chain(client, *, length: int = 20, seconds: float = 1.0, chains: int = 1, shape: str = "futures"):
-    """Tasks of which each needs the one before."""
+    """Chains of tasks, each of which needs the one before."""
     ends: list[Any] = []
     for lane in range(chains):
         value: Any = None
@@ -334,9 +333,7 @@ def awaited(
             client.gather(client.map(step, durations, key=keys))
             continue
         futures = [client.submit(step, s, key=key) for s, key in zip(durations, keys, strict=True)]
-        if form == "wait":
-            wait(futures)
-        elif form == "as_completed":
+        if form == "as_completed":
             for _ in as_completed(futures):
                 pass
         else:
@@ -525,7 +522,7 @@ def semaphore(client, *, items: int = 40, leases: int = 100):
 
 @modelled
 def shared(client, *, items: int = 64, serves: int = 2, start_up: float = 0.0, jitter: float = 0.0):
-    """Tasks that share something outside Dask, which serves so many threads at once; or a start-up of each worker."""
+    """Tasks that share something outside Dask that serves `serves` threads at once; workers may need a start-up."""
     rng = random.Random(items)
     each = 0.5 * max(1.0, sum(client.nthreads().values()) / serves)
 
@@ -553,7 +550,7 @@ def narrowing(client, *, items: int = 40, few: int = 2, rounds: int = 1):
 
 @modelled
 def again(client, *, items: int = 40, load: float = 1.0, use: float = 0.2, rounds: int = 4, form: str = "delayed"):
-    """Results of the same loaded data, one after another; `persisted` keeps the data, `one_go` computes all at once."""
+    """Several computations from the same loaded data; `persisted` keeps the data, `one_go` computes all at once."""
     one = dask.delayed(step, pure=False)
     if form == "bag":
         import dask.bag as db
@@ -712,7 +709,7 @@ def exchange(
 
 
 class Parcel:
-    """Data that takes long to unpack: a great many small Python objects."""
+    """Many small Python objects, which take long to unpack."""
 
     def __init__(self, objects: int):
         self.content = {f"name-{i}": (i, str(i), [i, i + 1]) for i in range(objects)}

@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[2] / "evidence"
 TABLE = re.compile(r'"([\w-]+)": \("evidence\.([\w.]+):(\w+)"')
 COMMANDS = TABLE.findall((FOLDER / "__main__.py").read_text(encoding="utf-8"))
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FOLDER.rglob("*.py")}
-MOST_LINES = 9_510
+MOST_LINES = 9_000
 
 
 def test_each_command_of_the_evidence_is_a_function() -> None:
@@ -34,7 +34,7 @@ def test_each_case_of_the_evidence_cites_its_source() -> None:
                 assert isinstance(each, ast.FunctionDef)
                 assert ast.get_docstring(each), each.name
                 cases += 1
-    assert cases >= 100
+    assert cases >= 90
 
 
 def test_the_evidence_stays_below_its_limit_of_lines() -> None:

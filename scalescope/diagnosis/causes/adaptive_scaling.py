@@ -29,13 +29,13 @@ ADAPTIVE_SCALING = TrialCause(
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     rules_out=("late-workers", "workers-missing", "data-locality"),
-    premise="The records show that these workers were there once: the cluster can have them.",
+    premise="These workers were there once, so the cluster can have them.",
 )
 
 
 @ADAPTIVE_SCALING.finds
 def adaptive_scaling(observation: Observation) -> Finding | None:
-    """`lost_s`: threads that were there at another time, while as many tasks waited."""
+    """`lost_s`: absent threads that were there at another time, while as many tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
     left = np.sort([each.time - attempts.epoch for each in gone])
@@ -87,7 +87,7 @@ SCALED_DOWN = TrialCause(
 
 @SCALED_DOWN.finds
 def scaled_down(observation: Observation) -> Finding | None:
-    """`lost_s`: absent threads less as many tasks that waited; nothing of it is lost."""
+    """`lost_s`: absent threads that no task waited for; this costs nothing."""
     if deaths(observation) or not (_adaptive(observation) or _retired(observation)):
         return None
     line, absent = timeline(observation), _absent(observation)
@@ -98,10 +98,10 @@ def scaled_down(observation: Observation) -> Finding | None:
     return SCALED_DOWN.finding(
         observation,
         away_s,
-        f"For {percent(share)} of the worker time workers were away while no task waited for them: nothing was lost.",
+        f"For {percent(share)} of the worker time, workers were away while no task waited for them: nothing was lost.",
         "nothing has to be done",
         Evidence("workers retired", len(_retired(observation)), "table workers, events remove-worker"),
-        Evidence("thread-seconds away, no task waiting", round(away_s, 3), "tables workers and tasks"),
+        Evidence("thread-seconds of absent threads, no task waiting", round(away_s, 3), "tables workers and tasks"),
         confidence=0.9,
         severity=Severity.INFO,
     )

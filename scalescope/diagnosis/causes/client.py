@@ -31,16 +31,18 @@ GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(r
 LITTLE_CAME = (
     "little came to the client: look at its host, which may be full, and at the connection between it and the scheduler"
 )
-DO_ELSE = "make that call while tasks run (from a thread), make it once, or do in tasks what it does"
+DO_ELSE = "make that call once, make it from a thread while tasks run, or do its work in tasks"
 _DATA = ("scatter", "replicate")  # calls of the client that send data
-OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")  # its others
+# Calls of the client that send neither data nor tasks.
+OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
-NAME_META = "say what it returns by `meta=` where the function is passed on (Dask calls it even if `dtype=` is given)"
-# Times that the client did the same while tasks ran, and the share of its seconds, from which on it is a habit
+NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
+# Number of times, and share of the seconds, that the client did the same while tasks ran, from which it is a habit
 OFTEN, OVERLAP = 2, 0.02
-LITTLE = 2**20  # bytes of results of which less cannot be gathered
+LITTLE = 2**20  # bytes of results; gathering less than that is no remedy
 GATHERS = Premise[Observation](
-    "The client gathers more than little, as far as results are known.", lambda seen: not 0 < kept_bytes(seen) < LITTLE
+    "The client gathers at least 1 MiB, or the size of its results is unknown.",
+    lambda seen: not 0 < kept_bytes(seen) < LITTLE,
 )
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
@@ -51,15 +53,15 @@ class ClientSpending:
 
     lost_s: float  # thread-seconds
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
-    at: str  # the line with most of it, among lines of one function that do the same
+    at: str  # clause with the line that took most of it
     where: str  # the same line as records name it; may be empty
     what: str  # the function called there; empty for the code itself, or if unknown
-    most: float  # share of all these lines, from 0 to 1
-    meanwhile: bool  # whether the client did the same while tasks ran, too
+    most: float  # share of the time in `what`, on any line of the same function, from 0 to 1
+    meanwhile: bool  # True if the client did the same while tasks ran, too
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
-        """Some rows of `client_time` without some phases; None if they cost too little to name."""
+        """Sum chosen rows of `client_time`, but for the phases in `without`; None if they cost too little to name."""
         found = client_time(observation)
         seconds = found.seconds * chosen[:, None]
         seconds[:, list(without)] = 0.0
@@ -78,7 +80,7 @@ class ClientSpending:
 
     @property
     def not_yet_meanwhile(self) -> Premise[Observation]:
-        return Premise("The client does not do it while tasks run already.", lambda observation: not self.meanwhile)
+        return Premise("The client does not yet do this while tasks run.", lambda observation: not self.meanwhile)
 
     @property
     def when(self) -> str:
@@ -87,10 +89,10 @@ class ClientSpending:
         return f"{', '.join(others)} and {last}" if others else last
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
-        """The finding of a cause: what the client did, what is to be said of it, and what to do."""
+        """The finding of a cause, from clauses on what the client did, why, and what to do."""
         done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
         saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
-        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # it takes as long then
+        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # made elsewhere, the call takes as long
         if remedy == GATHER_LESS:
             act = replace(act, premise=GATHERS, otherwise=Remedy(LITTLE_CAME, saved_s=0.0))
         if remedy == DO_INSTEAD[AFTER]:
@@ -176,7 +178,7 @@ CLIENT_WAITS = TrialCause(
     code="client-waits",
     title="The client waits for data",
     needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task while the client waited for "
-    "the cluster: for results, for data on their way, or for a call that is no task. Either 0.1 s of it came before "
+    "the cluster: for results, for data on their way, or for a call that runs no task. Either 0.1 s of it came before "
     "the first graph, or there were 0.05 s of it per graph.",
     ruled_out_by="The client worked meanwhile (client-busy), or waited for another cluster of the script. It sent "
     "graphs in a loop, or called actors one after another (results-awaited-in-loop). It sent a large graph "
@@ -207,10 +209,10 @@ def client_waits(observation: Observation) -> Finding | None:
         calls, on = plural(called.calls, "call"), plural(called.workers, "worker")
         said = f": {calls} of actors (`{called.method}`) ran on {on}"
         return spent.finding(CLIENT_WAITS, observation, did, said, CALL_MORE)
-    said = ": results or data were on their way, or calls that are no tasks"
+    said = ": results or data were on their way, or it made calls that run no task"
     remedy, name = GATHER_LESS, spent.what.rpartition(".")[2]
     if name in _DATA or (spent.phases[BEFORE] > 0.5 * spent.lost_s and name not in OF_NO_TASK):
         remedy = SEND_LESS
     elif name in OF_NO_TASK:
-        remedy, said = DO_ELSE, ": it is no task"
+        remedy, said = DO_ELSE, ": that call runs no task"
     return spent.finding(CLIENT_WAITS, observation, did, said, remedy)

@@ -10,14 +10,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
 from scalescope.diagnosis.evidence.gpu import on_gpu
 from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers
-from scalescope.diagnosis.evidence.host_cpu import (
-    FULL,
-    MIN_SAMPLES,
-    host,
-    hosts_of_workers,
-    in_one_process,
-    samples,
-)
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, hosts_of_workers, in_one_process, samples
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
@@ -43,8 +36,8 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     title="More threads than cores",
     needs="The host had no idle core and the trial used 70 % of it (facts host.load), or workers elsewhere used 90 % "
     "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory). Or "
-    "libraries have threads of their own (table workers), more than there are cores, which used half of the "
-    "processes' CPU time, on a host without an idle core that others may use, too.",
+    "libraries have more threads of their own than there are cores (table workers), and these used half of the "
+    "processes' CPU time, on a host without an idle core, which others may use, too.",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded), unless libraries fill it as well.",
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. Unless a sweep "
@@ -54,7 +47,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     predicts=False,
     premise="More threads than cores computed, as the processes of the workers show.",
 )
-ASKED = "local"  # kind of cluster of which a sweep asks how many threads this very host bears
+ASKED = "local"  # kind of cluster whose sweeps ask how many threads this host can run
 
 
 @OVERSUBSCRIBED_THREADS.finds
@@ -93,12 +86,10 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     ran, idle = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}", f"({percent(here.idle)} idle)"
     if pools:
         threads = f"{pool:,} threads of their own each" if pool > 1 else "threads of their own"
-        summary = f"{ran}, and libraries inside them start {threads}: all cores are busy {idle}, and these compete."
+        summary = f"{ran}, and libraries inside them start {threads}, which compete: all cores are busy {idle}."
         remedy = ONE_EACH
     else:
-        so = (
-            "a host with more cores would show other times" if limit else "more workers or threads only slow each other"
-        )
+        so = "a host with more cores would show other times" if limit else "more threads only slow each other down"
         summary = f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so {so}."
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
@@ -117,12 +108,12 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _asks_about_the_host(observation: Observation) -> bool:
-    """Whether it is a trial of a sweep on this host's own cores, whose number is then the answer."""
+    """Whether the sweep asks about this host itself, so that the number of its cores is the answer."""
     facts = observation.trial.facts
     return not facts.get(RAN) and (facts.get("cluster") or {}).get("kind") == ASKED
 
 
-TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers tell
+TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers report
 
 
 def _most_threads(observation: Observation) -> int:
@@ -137,7 +128,7 @@ def _threads_of_pools(observation: Observation) -> tuple[int, int]:
 
 
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
-    """The part of these CPU seconds that threads of tasks did not use; 0 if it is small, or workers did not tell."""
+    """CPU seconds that other threads than those of tasks used; 0 if they are few, or workers reported none."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing_s = sum(each["computing"] for each in seconds)
     told = sum(each[part] for each in seconds for part in TOLD) >= SLACK * observation.seconds("busy") > 0
@@ -154,14 +145,14 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
     needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
-    "while the threads of tasks waited for the outside half of the time (table inside).",
+    "while the threads of tasks spent half of the time waiting for something outside Dask (table inside).",
     ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
-    "on hosts whose load is not known. Tasks that use a GPU: it says whether more of them fit (gpu-starved). Memory "
-    "that tasks of one more thread would not fit into.",
+    "on hosts whose load is not known. Tasks that use a GPU, whose use decides (gpu-starved). Too little memory for "
+    "the tasks of one more thread.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
-    premise="Cores are idle, or tasks wait for something else than a core, and memory is left.",
+    premise="Cores are idle, or tasks wait for something other than a core, and memory is left.",
 )
 
 
@@ -184,7 +175,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
     if not (idle or pays):
         return None
-    why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
+    why = "tasks wait for something other than a core" if rest else "each task uses the one core of its thread"
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:
         why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{spent.at}"
@@ -272,7 +263,7 @@ HOST_OVERLOADED = TrialCause(
 
 @HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
-    """`lost_s`: cores that others had and tasks lacked. At most medium, since no workload is at fault."""
+    """`lost_s`: core-seconds that others had and tasks lacked. At most medium, since no workload is at fault."""
     here, found = host(observation), samples(observation)
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None

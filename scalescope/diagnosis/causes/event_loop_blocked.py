@@ -32,7 +32,7 @@ ON_SCHEDULER = (
     "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
 )
 FEWER_OBJECTS = (
-    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are let go of once they were used"
+    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are released once they were used"
 )
 ON_WORKER = (
     "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
@@ -46,7 +46,7 @@ class _LoopStalls:
     """Stalls of event loops, one element each."""
 
     process: Ints  # index into `Attempts.addresses`; -1 for the scheduler
-    seconds: Floats  # upper bound of its length, in seconds
+    seconds: Floats  # upper bound of the length, in seconds
     begin: Floats  # earliest begin, in seconds since the first task was known
     end: Floats  # latest end, in seconds since the first task was known
 
@@ -244,7 +244,8 @@ def _gaps(observation: Observation) -> _LoopStalls:
     process, time = process[order], time[order]
     gap = np.diff(time)
     kept = np.diff(process) == 0
-    usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf  # the scheduler's, where workers stall often
+    # The scheduler's samples are on time even where workers stall often.
+    usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf
     kept &= process[1:] >= 0
     kept &= gap - usual >= max(_shortest(observation), 0.5 * usual)
     return _LoopStalls(process[1:][kept], gap[kept], time[:-1][kept], time[1:][kept])

@@ -1,4 +1,4 @@
-"""Lessons of experiments: a point beside others that differ from it in one thing alone."""
+"""What experiments rule out: a point is compared with others that differ from it in one thing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGT
 from scalescope.model.words import number, percent, plural
 
 EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
-# Shares of the real time: above the first, the simulation explains it; below the second, not.
+# Simulated time as a share of the real one: from the first on, it explains the time; up to the second, it does not.
 NEARLY_ALL, TOO_LITTLE = 0.85, 0.6
 HARDLY = 1.1  # ratio of two times up to which they count as equal
 PARTITIONS = ("npartitions", NPARTITIONS)
@@ -65,7 +65,7 @@ class _NeighbourPoints:
                 self._alike.setdefault((name, self._rest(measured[0], name)), []).append((place, measured))
 
     def of(self, summary: PointSummary, *names: str) -> list[tuple[str, Measured]]:
-        """Those in one of these values, in their order, after its name; other clusters only if they are simulated."""
+        """Points that differ in one of these values alone, each after its name; other clusters only if simulated."""
         own = self._values(summary)
         found = [
             (place, name, other)
@@ -97,7 +97,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
             if times >= NEARLY_ALL
             else "the rest is what tasks take, and how they divide"
         )
-        return f"with tasks of no length it took {took} s, {percent(times)} of it, for client, scheduler, data: {why}"
+        return f"with tasks of no length it took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
             why = "graph, client, scheduler and common links explain the time, and the machine does not"

@@ -13,7 +13,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-LOADED = 0.5  # share of the collections' time that loading takes, from which on loading is the cause (task-overhead)
+LOADED = 0.5  # ratio of loading to collecting, from which loading is the cause (task-overhead)
 
 GARBAGE_COLLECTION = TrialCause(
     code="garbage-collection",
@@ -43,11 +43,13 @@ def garbage_collection(observation: Observation) -> Finding | None:
     order = np.lexsort((time, worker))
     before = np.full(len(time), -np.inf)
     before[order[1:]] = np.where(np.diff(worker[order]) == 0, time[order[:-1]], -np.inf)
-    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker: as long as usual, at most
+    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker counts for the usual interval
     at_once = running(observation, worker[found], begin, time[found])
     collecting = seconds[found]
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
-    if (share := observation.share_of(lost_s)) < NOTEWORTHY or _loaded_s(observation) >= LOADED * lost_s:
+    loads = (same_call(observation), overheads(observation).get(PICKLE))
+    loaded_s = max(each.seconds if each else 0.0 for each in loads)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY or loaded_s >= LOADED * lost_s:
         return None
     there = np.isin(attempts.worker, worker[found])
     prefix, _ = largest_prefix(np.where(there, attempts.stop - attempts.start, 0.0), observation)
@@ -63,9 +65,3 @@ def garbage_collection(observation: Observation) -> Finding | None:
         Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,
     )
-
-
-def _loaded_s(observation: Observation) -> float:
-    """Thread-seconds in which tasks loaded objects that they could keep; collections are a part of these."""
-    same, pickles = same_call(observation), overheads(observation).get(PICKLE)
-    return max(same.seconds if same else 0.0, pickles.seconds if pickles else 0.0)

@@ -30,7 +30,7 @@ MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing 
 # Idle cores of the host from which a process could have used more; on a small host, the share `FULL` of its cores.
 ROOM = 0.3
 OFF = 0.2  # share of the busy time in which threads neither had nor wanted a core, without a call that waits
-BY_CLOCKS = "table inside"  # source of what the clocks of threads tell
+BY_CLOCKS = "table inside"  # source of evidence from the clocks of threads
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _locked_by_host(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
-    """The same from the clocks of threads, on a host that others fill, too: who waits for the lock wants no core."""
+    """The same from the clocks of threads, also on a full host: a thread that waits for the lock wants no core."""
     here, one, threads = host(observation), in_one_process(observation), threads_of_workers(observation)
     known = bool(observation.numbers("workers", "core_wait_s").any()) or (here is not None and not here.crowded)
     if not known or (threads.min() < 2 and not one) or not _handed_late(observation):

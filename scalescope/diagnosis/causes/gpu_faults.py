@@ -49,7 +49,7 @@ _PLACE = (
 
 @GPU_MISSING.finds
 def gpu_missing(observation: Observation) -> Finding | None:
-    """`lost_s`: what tasks took longer without a GPU than with one; of tasks that raised, all of it."""
+    """`lost_s`: the time by which tasks took longer without a GPU; the part `lost` if tasks raised."""
     absent = ((observation.trial.facts.get("capture") or {}).get("gpus") or {}).get("absent") or []
     why = f" ({absent[0]})" if absent else ""
     raised = _raised(observation, NO_GPU)
@@ -111,7 +111,7 @@ GPU_MEMORY_FULL = TrialCause(
 
 @GPU_MEMORY_FULL.finds
 def gpu_memory_full(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`, in which attempts that raised lie; or what `memory-spill` loses."""
+    """`lost_s`: the part `lost`, which has attempts that raised; or the time spent moving results."""
     raised = _raised(observation, FULL)
     if not raised:
         return _moved_to_host(observation)
@@ -160,7 +160,7 @@ GPU_SLOW = TrialCause(
     title="A GPU is slower than the others",
     needs="A worker is slow at everything (slow-worker), and its GPU is slowed by heat or power brake in 30 % of the "
     "samples, or more processes use it than the GPUs of the others.",
-    ruled_out_by="Slow workers whose GPUs differ in nothing that NVML tells (slow-worker). A single GPU, or all "
+    ruled_out_by="Slow workers whose GPUs are alike, as far as NVML tells (slow-worker). A single GPU, or all "
     "slowed: there is nothing to compare with.",
     remedy="Take the worker out, and look at the cooling and the other processes of its GPU",
     link="https://docs.nvidia.com/deploy/nvidia-smi/index.html",

@@ -17,7 +17,7 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
-MUCH_BETWEEN = 1.2  # times the longest path of durations, from which on what lies between its tasks is told
+MUCH_BETWEEN = 1.2  # ratio of the longest path, with the time between its tasks, to that without, worth telling
 
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
@@ -35,7 +35,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
 
 @FEWER_ITEMS_THAN_WORKERS.finds
 def fewer_items_than_workers(case: SweepCase) -> Finding | None:
-    """Not enough to do, which is nobody's fault."""
+    """There are fewer items than threads, which is nobody's fault."""
     found = put_down_to(case, FEWER_ITEMS_THAN_WORKERS)
     if not found:
         return None
@@ -80,7 +80,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
     path_s, span_s = max(metrics.path_s or 0.0, metrics.span_s), metrics.span_s
     busy, why, fewer = metrics.parallelism, " (T1/T∞).", ""
     if path_s > MUCH_BETWEEN * span_s:
-        busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks of it, so that less lies between them"
+        busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks, so that less time passes between them"
         why = (
             f": the longest path takes {number(path_s)} s, {number(span_s)} of them in tasks, the rest to fetch their "
             "inputs and to hand them over."

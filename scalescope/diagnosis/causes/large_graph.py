@@ -58,7 +58,7 @@ def large_graph(observation: Observation) -> Finding | None:
     under_way_s = float(free.seconds[free.sends][:, [BEFORE, BETWEEN]].sum())
     packed = packing(observation)
     in_loop = packed if packed is not None and packed.nbytes >= LARGE_BYTES else None
-    if in_loop is not None:  # all between the first graph and the last
+    if in_loop is not None:  # idle time between the first graph and the last is one loss
         within_s, under_way_s = in_loop.idle_s, float(free.seconds[free.sends][:, BEFORE].sum())
     lost_s = observation.threads * before_s + within_s + under_way_s
     share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))
@@ -71,7 +71,7 @@ def large_graph(observation: Observation) -> Finding | None:
     fewer = Remedy(
         "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
         f"{wanted:,} tasks per step, or {several}",
-        premise=Premise("A step has more tasks now.", lambda trial: _widest(trial) >= ENOUGH * wanted),
+        premise=Premise("A step has more tasks now.", lambda trial: _widest(trial)[1] >= ENOUGH * wanted),
         otherwise=Remedy(f"make fewer tasks of it: {several}"),
     )
     elsewhere = Remedy(
@@ -108,12 +108,13 @@ def large_graph(observation: Observation) -> Finding | None:
     )
 
 
-def _widest(observation: Observation) -> int:
-    return int(np.bincount(task_prefixes(observation)[1]).max(initial=0))
+def _widest(observation: Observation) -> tuple[str, int]:
+    """The prefix with most tasks, and their number."""
+    names, place = task_prefixes(observation)
+    counts = np.bincount(place)
+    return names[int(counts.argmax())], int(counts.max())
 
 
 def _most_tasks(observation: Observation, tasks: int) -> str:
-    names, place = task_prefixes(observation)
-    counts = np.bincount(place)
-    first = int(counts.argmax())
-    return f" Most of the tasks are `{names[first]}` ({counts[first]:,})." if 2 * counts[first] > tasks else ""
+    prefix, count = _widest(observation)
+    return f" Most of the tasks are `{prefix}` ({count:,})." if 2 * count > tasks else ""

@@ -9,7 +9,7 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
-# By the last name of the call that waits.
+# Remedies by the last name of the call that waits.
 REMEDIES = {
     "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
     "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",
@@ -25,16 +25,16 @@ OTHERWISE = (
 
 TURNS = (
     "find what serves one task at a time there (a lock file, a server with one thread, a limit of calls) and widen it, "
-    "or ask it for more at once: more threads or workers only wait as well"
+    "or ask it for more at once; more threads or workers would only wait as well"
 )
 
 LOCK_BOUND = TrialCause(
     code="lock-bound",
     title="Tasks wait for one lock",
-    needs="For at least 10 % of the worker time, threads of tasks were off the cores in a call that takes a lock "
-    "(`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken), or in one of a database or a pool "
-    "while tasks ran at once and never ended together, or in another that waits while, besides, a task took far less "
-    "than most: nobody was before it (table inside).",
+    needs="For at least 10 % of the worker time, threads of tasks were off the cores (table inside) in one of these: a "
+    "call that takes a lock (`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken); a call of a "
+    "database or a pool, by tasks that ran at once and never ended together; or any other call that waits, if besides "
+    "the shortest task took far less time than most, as nobody was before it.",
     ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
     remedy="Hold the lock for less, or have several: more threads only wait for it",

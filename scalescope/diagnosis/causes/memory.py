@@ -11,6 +11,7 @@ from scalescope.diagnosis.evidence.held_results import (
     SPILL,
     TARGET,
     HeldResults,
+    give_each,
     held_results,
     limit_needed,
     limit_of_workers,
@@ -35,8 +36,8 @@ KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals,
 MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
-MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
-MOST_PAUSED = 50  # workers, those that paused longest, of which it is looked at what they did afterwards
+MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
+MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
 
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
@@ -48,13 +49,13 @@ MEMORY_SPILL = TrialCause(
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill", "not_assigned", "transfer"),
-    premise="What is proposed is checked by each option: limit, number of workers, threads.",
+    premise="Each option (limit, workers, threads) has a premise of its own.",
 )
 
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
+    """`lost_s`: the part `spill`, waits that event loops busy with the disk can have caused, and shorter pauses."""
     if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
@@ -103,7 +104,8 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
 
 
 def _need(observation: Observation, held: HeldResults | None) -> str:
-    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:  # or their samples went with them
+    # Samples may be missing, as those of workers that died.
+    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:
         return f"the memory of the workers was full{_limit(observation)}"
     whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"
     return (
@@ -121,10 +123,7 @@ def _remedy(observation: Observation, held: HeldResults) -> str:
         limit, workers = limit_needed(observation, held), held.workers_for_all
         options = Remedy.options(
             observation,
-            Remedy(
-                f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`",
-                premise=larger_limit(held, limit),
-            ),
+            Remedy(give_each(limit), premise=larger_limit(held, limit)),
             *(
                 [Remedy(f"use {workers:,} such workers", premise=host_has(workers * held.limit))]
                 if held.workers < workers <= MANY_TIMES * held.workers
@@ -151,7 +150,7 @@ def _by_graph(observation: Observation) -> str:
     limit = rounded_limit(max(most / TARGET, (most + FRESH) / SPILL))
     if limit < ENOUGH * limit_of_workers(observation) or not host_has(limit).holds(observation):
         return _keep_less(observation)
-    return f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`, or make the partitions smaller"
+    return f"{give_each(limit)}, or make the partitions smaller"
 
 
 def _keep_less(observation: Observation) -> str:
@@ -191,7 +190,7 @@ def _unmanaged(observation: Observation, kept: KeptMemory) -> str:
     if kept.stays:
         less = f"free what `{kept.prefix}` keeps besides its results (a cache, a global, buffers of a library)"
     fewer = ", run fewer at once (`threads_per_worker`)" if several and not kept.stays else ""
-    limit = Remedy(f"give each worker `memory_limit='{kept.fits / 2**20:.0f}MiB'`", premise=host_has(kept.fits))
+    limit = Remedy(give_each(kept.fits), premise=host_has(kept.fits))
     enough = kept.fits >= ENOUGH * limit_of_workers(observation)
     return Remedy.options(observation, Remedy(f"{less}{fewer}"), *([limit] if enough else [])).text
 
@@ -217,7 +216,7 @@ MEMORY_PAUSED = TrialCause(
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused", "not_assigned"),
     without_attempts=True,
-    premise="What is proposed is checked by each option: limit, number of workers, threads.",
+    premise="Each option (limit, workers, threads) has a premise of its own.",
 )
 
 

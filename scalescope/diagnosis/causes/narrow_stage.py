@@ -18,7 +18,7 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
-FAN_IN = 8  # results that a task of a tree combines, at most: what Dask itself does at most (`split_every`)
+FAN_IN = 8  # most results that a task of a tree combines, as in Dask's own trees (`split_every`)
 WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
 
 NARROW_STAGE = TrialCause(
@@ -41,17 +41,16 @@ NARROW_STAGE = TrialCause(
 
 @dataclass(frozen=True)
 class _NarrowStage:
-    prefix: str  # prefix of their tasks
-    tasks: int  # tasks of the widest of them
-    batches: int  # their number
-    # Thread-seconds without a task while they ran that a wider stage would have filled.
-    blamed_s: float
-    ran_s: float  # seconds in which one of them ran
+    prefix: str  # prefix of its tasks
+    tasks: int  # tasks of its largest batch
+    batches: int  # number of its batches
+    blamed_s: float  # thread-seconds without a task that a wider stage would have filled
+    ran_s: float  # seconds in which one of its batches ran
 
 
 @NARROW_STAGE.finds
 def narrow_stage(observation: Observation) -> Finding | None:
-    """`lost_s`: threads without a task while narrow stages ran, beyond as many as these have tasks."""
+    """`lost_s`: threads without a task while narrow stages ran, beyond one for each of their tasks."""
     if not observation.noteworthy(*WITHOUT_TASKS):
         return None
     found = _narrow(observation)
@@ -140,7 +139,7 @@ def _excused(observation: Observation) -> Bools:
     fed[batch[here]] = True
     _, prefix = task_prefixes(observation)
     alike = here[prefix[here] == prefix[there]]
-    combined = np.bincount(alike, minlength=len(batch))[alike]  # results of their own kind that each of them needs
+    combined = np.bincount(alike, minlength=len(batch))[alike]  # results of its own prefix that each task needs
     excused[batch[alike[combined <= FAN_IN]]] = True
     begins = found.first[:-1]
     if (sent := loop(observation)) is not None:

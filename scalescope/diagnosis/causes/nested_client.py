@@ -49,7 +49,7 @@ def nested_client(observation: Observation) -> Finding | None:
         return None
     attempts, line, inside = observation.attempts, timeline(observation), nested(observation)
     waits, row = task_waits(observation.tables), attempts.row.tolist()
-    # who polls (`future.done()`) is not seen to wait, but ends after what it sent
+    # a task that polls (`future.done()`) is not seen to wait, but ends after the tasks that it sent
     polls = np.isfinite(inside.until) & (inside.until <= attempts.stop)
     parents = np.flatnonzero((inside.graphs > 0) & (np.isin(row, list(waits)) | polls))
     if not len(parents):

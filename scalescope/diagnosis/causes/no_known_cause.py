@@ -1,4 +1,4 @@
-"""Nothing is wrong, or nothing shows what is."""
+"""Verdicts that name no cause: healthy, too short to say, or idle for an unknown reason."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
     if 0 < worst.cores < worst.point.threads:
         workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
-        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute, which share the cores."
+        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute and share the cores."
         remedy = f"ask for at most {plural(worst.cores, 'thread')} on this host if tasks compute; else {remedy}"
     return UNKNOWN.finding(
         Severity.MEDIUM,
@@ -134,12 +134,12 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     )
 
 
-# What to try with a script or block, where a sweep has more to vary.
+# What to try next with a script or block, by the part of worker time that was lost.
 OF_A_SCRIPT = {
     "no_runnable_task": "next, divide the input into twice as many partitions: if the time falls, there were too few",
     "not_assigned": "next, give each task more to do: if the idle time goes, the scheduler was the limit",
 }
-# What to try, by the part of worker time that was lost.
+# The same for a sweep, in which more can be varied.
 NEXT_EXPERIMENT: dict[str, str] = {
     "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
     "serialisation": "next, look for large objects inside tasks (scatter them) and run again",

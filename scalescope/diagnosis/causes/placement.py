@@ -47,7 +47,7 @@ def late_workers(observation: Observation) -> Finding | None:
             saved_s=placed_anywhere_saves_s(observation),
             premise=_worth_waiting(float(joined.max())),
             otherwise=Remedy(
-                f"start {plural(len(names), 'worker')} earlier, before the work: it takes as long to wait for them",
+                f"start {plural(len(names), 'worker')} before the work begins: waiting takes longer than it saves",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
         ),
@@ -78,7 +78,7 @@ DATA_LOCALITY = TrialCause(
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
     workers_unused=True,
-    premise="Threads were idle elsewhere while these tasks waited, and nothing bound them.",
+    premise="Threads were idle elsewhere while these tasks waited, and no restriction bound them.",
 )
 
 

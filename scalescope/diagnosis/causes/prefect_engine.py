@@ -17,8 +17,8 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import number, percent, plural
 
-TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
-MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
+TIMES = 2.0  # least ratio of Prefect's time to that of functions; a busy host needs half a second a task
+MOSTLY = 0.5  # share of Prefect's time from which one part of it is named; share of graphs from which calls carry data
 
 # Causes of flows whose calls carry data
 OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)
@@ -156,7 +156,7 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
 
 
 def _avoidable_s(each: PrefectSeconds) -> float:
-    """Seconds around the functions of a prefix: results and hashes always, the engine where there is little else."""
+    """Seconds around the functions of a prefix that can be saved: all of them, if functions are short beside them."""
     return each.around if each.around > TIMES * each.function else each.persist + each.hash
 
 

@@ -74,7 +74,7 @@ def recomputation(observation: Observation) -> Finding | None:
 
 
 def _fused(observation: Observation) -> Finding | None:
-    # what both prefixes did costs what their samples have in common
+    # work done twice is as much as the samples of both prefixes have in common
     rows, profiles = [], inside(observation)
     for _, told in observation.events(AGAIN):
         later, before = (profiles.get(str(told[name])) for name in ("prefix", "first"))

@@ -73,7 +73,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
 
 
 def _by_prefect(observation: Observation) -> Finding | None:
-    """Prefect tries again within the task, which keeps its thread meanwhile."""
+    """The finding where Prefect tries again within the task, which keeps its thread meanwhile."""
     found = prefect_seconds(observation).values()
     lost_s = sum(each.raised + each.retry for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:

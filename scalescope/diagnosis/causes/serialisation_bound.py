@@ -27,7 +27,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-ONE_OFF = 0.7  # share of the time on first tasks of a worker, from which it is the import of modules
+ONE_OFF = 0.7  # share of the time in first tasks of workers, from which imports are the reason
 IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which it is an import
 IMPORTS = 0.2  # share of worker time; cheaper imports are not mentioned
 PRELOAD = (
@@ -39,9 +39,9 @@ SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
     needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Where distributed does "
-    "not report that: a graph was sent that has 100 kB beside 200 bytes a task, 1 kB a task, and 10 kB a task or 1 MB "
-    "in all (or data that all calls share), and threads were idle while the client packed calls of 100 kB each, or for "
-    "20 ms per task from hand-over to start.",
+    "not report that: a graph with data was sent (100 kB more than 200 bytes a task, at least 1 kB a task, and at "
+    "least 10 kB a task or 1 MB in all; or data that all calls share), and threads were idle while the client packed "
+    "calls of 100 kB each, or for 20 ms per task from hand-over to start.",
     ruled_out_by="Only the first tasks of each worker were slow: that is the import of modules, reported as low. A "
     "light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future",

@@ -23,14 +23,14 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
-COMPUTES = 0.5  # cores of a running task, from which tasks compute and the processor tells
+COMPUTES = 0.5  # cores used for each running task, from which CPU seconds tell how fast a processor is
 
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
-    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, three quarters of them "
-    "clearly so and more than the spread of durations explains, in two batches of tasks, or in three besides its "
-    "first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
+    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
+    "durations and clearly so for three quarters of them. They were in two batches of tasks, or at least three besides "
+    "its first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
     "more CPU seconds for a task (table memory), or more time without a core (table workers); or two functions.",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
     "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "
@@ -129,14 +129,14 @@ def slow_worker(observation: Observation) -> Finding | None:
 
 @dataclass(frozen=True)
 class _Machine:
-    """What speaks for a slow machine."""
+    """Signs that the machine of a worker is slow."""
 
-    why: str = ""  # ends the summary
-    evidence: tuple[Evidence, ...] = ()  # of its processor; without it, nothing but durations tells
+    why: str = ""  # clause at the end of the summary
+    evidence: tuple[Evidence, ...] = ()  # evidence about its processor; empty if only durations show it
 
 
 def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Machine | None:
-    """None where other workers of the same host are not slow, and nothing tells the two apart."""
+    """Signs that a machine is slow; None where other workers of its host are fast for no reason that shows."""
     attempts, here = observation.measured, host(observation)
     worker, times = max(slow, key=lambda item: item[1])
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):

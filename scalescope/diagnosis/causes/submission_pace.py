@@ -24,7 +24,7 @@ from scalescope.model import words
 from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
 from scalescope.model.words import percent, plural
 
-ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
+ROUND = 6  # tasks; a graph with as many is a round that is too narrow, and not one item of a loop
 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
@@ -68,7 +68,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         return None
     prefix, fills = most_common_prefix(observation), found.width >= threads
     lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
-    if fills:  # more than equal tasks leave idle has other causes
+    if fills:  # idle time beyond the last wave of equal tasks has other causes
         lost_s = min(lost_s, found.graphs * last_wave_s(int(found.width), threads, _mean_s(observation, prefix)))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None

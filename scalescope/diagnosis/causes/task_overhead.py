@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import (
-    IMPORT,
-    PICKLE,
-    SameCall,
-    Spent,
-    inside,
-    overheads,
-    same_call,
-)
+from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, SameCall, Spent, inside, overheads, same_call
 from scalescope.diagnosis.evidence.task_batches import first_tasks_s
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
-# By what it is: `IMPORT`, `PICKLE`, or a library.
+# Remedies by kind of overhead: `IMPORT`, `PICKLE`, or a library.
 REMEDIES = {
     IMPORT: "import it when workers start: `dask worker --preload MODULE`, `distributed.worker.preload` in Dask's "
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
@@ -37,8 +29,8 @@ REMEDIES = {
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
 KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
-MOSTLY = 0.5  # share of the time of imports in the first tasks of each worker, from which on they import it once
-ALSO = 0.8  # share of the time of what surrounds the work otherwise, from which on a call made anew explains it
+MOSTLY = 0.5  # share of the imports in first tasks of workers, from which each worker imports once
+ALSO = 0.8  # ratio of a repeated call to the largest other overhead, from which the call is named
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
@@ -47,8 +39,8 @@ TASK_OVERHEAD = TrialCause(
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
     "compressing files, in a call that reads something and that each task makes with equal arguments (events of topic "
     "same-call), or in a framework around the user's function and not in that function (table inside).",
-    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What the first "
-    "tasks of a thread alone load; imports once in each worker that the script starts are information. Deserialising "
+    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What only the "
+    "first tasks of a thread load; imports once in each worker that the script starts are information. Deserialising "
     "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
@@ -62,7 +54,7 @@ TASK_OVERHEAD = TrialCause(
 
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
-    """`lost_s`: busy thread-seconds in what surrounds the work of most cost, or in a call that one task could make."""
+    """`lost_s`: busy thread-seconds in the largest overhead around the work, or in a call that each task repeats."""
     found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # prefect-overhead
     most_s = max((spent.seconds for spent in found.values()), default=0.0)
     if (same := same_call(observation)) is not None and same.seconds >= ALSO * most_s:
@@ -77,7 +69,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     module = what.partition("`")[2].partition("`")[0]
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
-    moves = once and observation.made_at is not None  # its workers would import as long before the first task
+    moves = once and observation.made_at is not None  # the script's own workers would import for as long earlier
     return TASK_OVERHEAD.finding(
         observation,
         spent.seconds,

@@ -29,9 +29,9 @@ TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; handling fewer is never felt
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # bytes of a partition that is proposed
-KNOWN_BYTES = 2**10  # of a partition; less is what the records of a script that was killed say
-ROOM = 10  # such partitions for which each thread has memory
-EACH = 4  # partitions of each thread that are left at least
+KNOWN_BYTES = 2**10  # least bytes of a partition that are shown; records of a killed script have fewer
+ROOM = 10  # partitions of the proposed size that fit into the memory of a thread
+EACH = 4  # least number of partitions for each thread after the change
 
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
@@ -40,7 +40,7 @@ TINY_TASKS = TrialCause(
     "times the number of threads (the scheduler cannot feed them), or than 2 ms (the worker spends more on it than in "
     "it). Or a worker takes 5 ms or more (the median) to begin a task that it has on a thread that is free. Or tasks "
     "take 20 ms or less, and the time from one to the next (the median) is half a second of the call.",
-    ruled_out_by="Short tasks between which little time passes, or so few that it is not felt. Waiting due to "
+    ruled_out_by="Short tasks with little time between them, or too few for that time to be felt. Waiting due to "
     "restrictions, data locality or late workers. Idle threads with no task waiting.",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
@@ -133,9 +133,9 @@ def _calls(observation: Observation) -> list[PartitionCall]:
 class _Larger:
     """A call that makes many small partitions, and how many are enough."""
 
-    said: str  # a sentence about the call, after a space
+    said: str  # sentence about the call, with a leading space
     remedy: str
-    times: float  # how many times as much is in each then
+    times: float  # ratio of the proposed size of a partition to the present one
     nbytes: float  # bytes of the result of a task for one of today's partitions
     evidence: tuple[Evidence, ...]
 
@@ -144,7 +144,7 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
-    ended = observation.trial.state is TrialState.FAILED  # before all of them had begun
+    ended = observation.trial.state is TrialState.FAILED  # it may have ended before all tasks had begun
     made = [
         each for each in _calls(observation) if each.where and MANY <= each.partitions <= (np.inf if ended else widest)
     ]
@@ -179,7 +179,7 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
 
 
 def _sent_at(observation: Observation) -> str:
-    # a sentence about the line that sent them, after a space; empty where it is not known
+    # sentence about the line that sent the tasks, with a leading space; empty if the line is not known
     seconds: dict[str, float] = {}
     for call, where, spent in zip(
         observation.client_calls,

@@ -15,25 +15,17 @@ from scalescope.diagnosis.evidence.graph_structure import (
     put_down_to,
     structure_evidence,
 )
-from scalescope.diagnosis.partitions import (
-    ARRAY,
-    BAG_OPTION,
-    BEAM_128,
-    BEAM_OPTION,
-    PartitionRule,
-    matching,
-    more,
-)
+from scalescope.diagnosis.partitions import ARRAY, BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching, more
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity
 from scalescope.model.metrics import Metrics
-from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS, PartitionCall
+from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.words import plural
 
 MINOR = 0.20  # share of worker time below which the severity is low
 ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
-# What the parts are called, by what the user works with.
+# Options that make more partitions, where the call is not known.
 PARTS = ": smaller `chunks=` of an array, a smaller `blocksize=` of a reader, `npartitions=`, or more calls"
 
 TOO_FEW_PARTITIONS = SweepCause(
@@ -51,7 +43,9 @@ TOO_FEW_PARTITIONS = SweepCause(
     workers_unused=True,
     premise=Premise(
         "There can be more partitions than there are.",
-        lambda worst: worst.metrics is None or in_rounds(worst.metrics, worst.point.threads) or _can_be_more(worst),
+        lambda worst: (
+            worst.metrics is None or in_rounds(worst.metrics, worst.point.threads) or _enough(worst) > worst.partitions
+        ),
     ),
 )
 
@@ -140,7 +134,8 @@ def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rul
         return f"{asked}={point.values[asked]} was asked for, so the widest stage has {tasks}"
     if origin is not None:
         of = "" if items is None else f" out of {plural(items, 'item')}"
-        return f"`{origin.call}` at {origin.where} makes {plural(origin.partitions, _part(origin))}{of}"
+        part = "chunk" if origin.call.startswith(ARRAY) else "partition"
+        return f"`{origin.call}` at {origin.where} makes {plural(origin.partitions, part)}{of}"
     given = "" if items is None else f" and {plural(items, 'item')}"
     return f"the widest stage of the graph has {tasks} for {plural(point.threads, 'thread')}{given}"
 
@@ -166,17 +161,9 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
     return (f"upgrade Apache Beam to 2.63 or later and {BEAM_OPTION}" if _is_beam(case, worst) else BAG_OPTION) + here
 
 
-def _part(origin: PartitionCall) -> str:
-    return "chunk" if origin.call.startswith(ARRAY) else "partition"
-
-
 def _enough(summary: PointSummary) -> int:
     threads, items = summary.point.threads, summary.items
     return threads if items is None else max(1, min(threads, items))
-
-
-def _can_be_more(summary: PointSummary) -> bool:
-    return _enough(summary) > summary.partitions
 
 
 def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:

@@ -15,7 +15,7 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
-LARGE = 1_000_000  # mean bytes fetched per task, from which data is the matter, however fast it came
+LARGE = 1_000_000  # mean bytes fetched per task, from which they matter however fast they came
 SHARED = 0.5  # share of the bytes moved that one result must have to be worth a broadcast
 
 
@@ -23,7 +23,7 @@ SHARED = 0.5  # share of the bytes moved that one result must have to be worth a
 class _MovedResults:
     """Results that went from one worker to another."""
 
-    nbytes: float  # all together; each counted once for each worker that it went to
+    nbytes: float  # bytes of all; each result counts once for each worker that it went to
     most: int  # row in `tasks` of the result that sent most bytes
     most_nbytes: float  # bytes that this result sent
     readers: int  # workers that it went to

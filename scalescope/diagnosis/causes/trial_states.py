@@ -10,10 +10,10 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
-# What errors of libraries mean whose text does not say it, and what to do, by their names
+# Meaning of library errors whose text does not explain them, and what to do, by name of the error
 ERRORS = {
     "PoolTimeout": "more requests at once than the connections of its HTTP client carry (16 in Prefect's): submit some "
-    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)",
+    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)"
 }
 SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
@@ -21,7 +21,7 @@ ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a con
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",
     title="Nothing was measured",
-    needs="No trial is valid, because none was run, or in none a task ran.",
+    needs="No trial is valid: none was run, or no task ran in any of them.",
     ruled_out_by="One valid trial; warm-ups do not count. Another reason why trials do not count (invalid-trials).",
     remedy="Compute through the client that the workload is given",
     precedence=40,
@@ -31,7 +31,7 @@ NOTHING_MEASURED = SweepCause(
 
 @NOTHING_MEASURED.finds
 def nothing_measured(case: SweepCase) -> Finding | None:
-    """Nothing was run."""
+    """No trial has a measurement: none was run, or no task came to the cluster."""
     reasons = [reason for point in case.points for reason in point.reasons]
     if case.measured or not all(reason.text.startswith(NO_TASK) for reason in reasons):
         return None
@@ -67,7 +67,7 @@ FAILED_TRIALS = SweepCause(
 
 @FAILED_TRIALS.finds
 def failed_trials(case: SweepCase) -> Finding | None:
-    """A workload raised, or computed something wrong."""
+    """Trials whose workload raised or computed something wrong."""
     remedy = "run that point alone and fix the workload; the performance of a wrong answer means nothing"
     return _spoilt(case, FAILED_TRIALS, TrialState.FAILED, "failed", remedy)
 
@@ -84,7 +84,7 @@ INVALID_TRIALS = SweepCause(
 
 @INVALID_TRIALS.finds
 def invalid_trials(case: SweepCase) -> Finding | None:
-    """Trials are no measurement, through no fault of the workload that is known."""
+    """Trials that do not count, through no known fault of the workload."""
     remedy = "run the same sweep again; where the host is overloaded, on fewer workers or on the simulated cluster"
     return _spoilt(case, INVALID_TRIALS, TrialState.INVALID, "did not count", remedy)
 

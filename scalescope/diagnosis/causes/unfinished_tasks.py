@@ -50,7 +50,7 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
         return None
     what = "flow" if observation.by_prefect and (ran == "script" or not left) else ran
     prefix = all_of_them.most_common(1)[0][0]
-    end = ": they were cancelled." if cancelled or ran == "script" else ", and the numbers are without them."
+    end = ": they were cancelled." if cancelled or ran == "script" else ", and all figures leave them out."
     return UNFINISHED_TASKS.finding(
         observation,
         0.0,

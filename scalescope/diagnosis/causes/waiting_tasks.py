@@ -10,7 +10,7 @@ from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.standstill import RESULTS
 from scalescope.model.words import percent, plural
 
-# By the class that was waited for.
+# Remedies by the class that was waited for.
 REMEDIES = {
     "Semaphore": "set its leases to what the guarded thing can bear; if that is few, use `resources=` with as many "
     "units instead, so that waiting tasks hold no thread",

@@ -14,7 +14,7 @@ from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent, plural
 
-# Ratio of work to that on fewer threads. Doubling the threads for a gain below 10 % implies 2 × 0.7 / 1.1 at 70 % busy.
+# Ratio of work to that on fewer threads: twice the threads, 70 % busy and under 10 % faster, do 2 × 0.7 / 1.1 the work.
 GROWTH = 1.25
 FASTER = 1.1  # speed-up below which more threads do not pay
 
@@ -41,7 +41,7 @@ class _WorkGrowth:
 
     summary: PointSummary  # the point
     metrics: Metrics  # its measurement
-    fewer: PointSummary  # the other point
+    fewer: Measured  # the other point and its measurement
     prefix: str  # prefix of the tasks that grew most
     before: PrefixWork  # work of these tasks at the other point
     after: PrefixWork  # work of these tasks at this point
@@ -94,7 +94,7 @@ def work_inflation(case: SweepCase) -> Finding | None:
     worst = max(found, key=lambda grown: grown.share)
     before, after = worst.before, worst.after
     tasks = f"`{worst.prefix}` tasks"
-    more, fewer, paying = case.label(worst.summary), case.label(worst.fewer), _paying(case, worst)
+    more, fewer, paying = case.label(worst.summary), case.label(worst.fewer[0]), _paying(case, worst)
     what, remedy = _said(worst)
     enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more are hardly faster"
     return WORK_INFLATION.finding(
@@ -107,7 +107,7 @@ def work_inflation(case: SweepCase) -> Finding | None:
         Evidence("typical task there, s", round(after.median_s, 4), f"median, {plural(after.tasks, 'task')}"),
         Evidence("typical task on fewer, s", round(before.median_s, 4), f"median, {plural(before.tasks, 'task')}"),
         Evidence("seconds of the call there", round(worst.metrics.elapsed_s, 3), more),
-        Evidence("seconds of the call on fewer", round(_elapsed_s(worst.fewer), 3), fewer),
+        Evidence("seconds of the call on fewer", round(worst.fewer[1].elapsed_s, 3), fewer),
         points=[grown.summary for grown in sorted(found, key=lambda grown: -grown.share)],
         lost_s=sum(grown.summary.valid * grown.excess_s for grown in found),
         confidence=0.8 if worst.each else 0.6,
@@ -148,7 +148,7 @@ def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | 
         return None
     worst = max(excess, key=lambda name: excess[name])
     net = total - case.explained_of(summary, "busy")
-    grown = _WorkGrowth(summary, large, first, worst, before[worst], after[worst], net)
+    grown = _WorkGrowth(summary, large, fewer, worst, before[worst], after[worst], net)
     if grown.share < NOTEWORTHY or (not grown.each and case.explained_s(summary, ("straggler", "skewed-tasks"))):
         return None
     return grown
@@ -170,7 +170,3 @@ def _paying(case: SweepCase, worst: _WorkGrowth) -> PointSummary:
         if summary.items == worst.summary.items and metrics.elapsed_s <= FASTER * worst.metrics.elapsed_s
     )
     return next(enough, worst.summary)
-
-
-def _elapsed_s(summary: PointSummary) -> float:
-    return 0.0 if summary.metrics is None else summary.metrics.elapsed_s

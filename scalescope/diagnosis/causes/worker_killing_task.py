@@ -12,7 +12,7 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
-from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
     MEMORY_LINK,
@@ -31,13 +31,13 @@ from scalescope.model.records import STATUS_FINISHED
 
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
 REPEATED = 2  # deaths at which the same task was present, from which it is suspected
-# What the scheduler says of a task whose inputs alone are larger than a worker (distributed since 2025)
+# Error of a task whose inputs alone are larger than the memory of a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 REDUCE = (
     "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
-GATHERS = 0.3  # share of a worker's memory that the inputs of a task take, from which they are what is too much for it
+GATHERS = 0.3  # share of a worker's memory from which the inputs of a task are the reason for its end
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
 
 
@@ -50,7 +50,7 @@ class _KillingTasks:
 
 @once
 def _blame(observation: Observation) -> _KillingTasks | None:
-    """Suspects: never finished, present at several deaths. The scheduler blames all tasks (distributed#5234)."""
+    """Tasks that never finished and were at several deaths. The scheduler blames all that were (distributed#5234)."""
     dead = deaths(observation)
     if len(dead) < REPEATED:
         return None
@@ -146,7 +146,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
         f"it{how.text}{end}.{untold(observation)}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
-        f"{REDUCE}; else {_holding(2 * inputs)}, for its inputs and as much again"
+        f"{REDUCE}; else {_holding(inputs)}"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
@@ -168,7 +168,7 @@ def _input_bytes(observation: Observation, key: str) -> float:
 
 
 def _holding(nbytes: float) -> str:
-    return f"give each worker at least `memory_limit='{rounded_limit(nbytes / SPILL) / 2**20:.0f}MiB'`"
+    return f"{give_each(rounded_limit(2 * nbytes / SPILL))}, for its inputs and as much again"
 
 
 def _refused(observation: Observation) -> Finding | None:
@@ -181,7 +181,7 @@ def _refused(observation: Observation) -> Finding | None:
                 lost_with_workers(observation),
                 f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
                 f"and a worker has {limit}: it failed.",
-                f"{REDUCE}; else {_holding(2 * parse_bytes(needs))}, for its inputs and as much again",
+                f"{REDUCE}; else {_holding(parse_bytes(needs))}",
                 Evidence("key of the task", key, "event task-erred"),
                 confidence=0.95,
                 severity=Severity.HIGH,

@@ -76,10 +76,9 @@ def _confined(observation: Observation) -> Finding | None:
             f"`{worst.prefix}` tasks"
         )
     else:
-        argument = "workers=[...]"
-        summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and waited for it"
+        summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and had to wait"
         remedy = (
-            f"remove `{argument}` from the call that makes `{worst.prefix}` tasks ({worst.allowed:,} of "
+            f"remove `workers=[...]` from the call that makes `{worst.prefix}` tasks ({worst.allowed:,} of "
             f"{plural(total, 'worker')} allowed), or add `allow_other_workers=True`"
         )
     return WORKER_RESTRICTION.finding(

@@ -30,9 +30,9 @@ class DelayedBatch:
     batch: int  # its number
     tasks: Ints  # the attempts that others waited for, longest last
     end_s: float  # end of the batch without the delay, in seconds since the first task was known
-    lost_s: float  # thread-seconds from then on of threads used before and idle (`_claimable`)
+    lost_s: float  # thread-seconds of threads that were used before `end_s` and idle after it
     wide: int  # most tasks of the batch running at once
-    last_wave_s: float = 0.0  # thread-seconds that equal tasks, as many, would leave idle as well
+    last_wave_s: float = 0.0  # thread-seconds that as many equal tasks would leave idle as well
 
 
 @once
@@ -57,7 +57,7 @@ class IdleThreads:
         self._left = _claimable(observation).copy()
 
     def claim(self, tasks: Ints, since: float) -> tuple[float, int]:
-        """Thread-seconds, from `since` to the tasks' end, of threads used before and idle now; most tasks at once."""
+        """Idle thread-seconds, from `since` to the tasks' end, of threads used before; and most tasks at once."""
         start, stop = self._attempts.start[tasks], self._attempts.stop[tasks]
         wide = _at_once(start, stop)
         until = self._line.within(float(start.min()), since) > 0

@@ -21,7 +21,7 @@ from scalescope.diagnosis.evidence.timeline import before_on_worker, occupied_fr
 from scalescope.diagnosis.observation import Observation, once
 
 LONG = 1.5  # ratio of a delayed task's time on its thread to what is typical; up to that a stage is healthy
-SLACK = 0.1  # share of its time by which a task may end later although others wait for it: clocks and messages
+SLACK = 0.1  # share of its time by which an awaited task could end later: clocks and messages are not exact
 OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempts
 
 
@@ -29,9 +29,9 @@ OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempt
 class Delays:
     """Delays and their origins; one element per attempt, and intervals of the client."""
 
-    awaited: Bools  # whether something could not begin, or the client not go on, before its end
+    awaited: Bools  # True where another task or the client had to wait for the attempt's end
     own_s: Floats  # seconds by which it held its thread longer than is typical of its batch; 0 unless `LONG`
-    late_s: Floats  # seconds by which it began later since tasks before it, or the client, were delayed
+    late_s: Floats  # seconds by which it began later because of a delay of earlier tasks or the client
     origin: Ints  # the attempt at which that delay began, `OF_CLIENT`, or `NONE`
     client: Floats  # begin and end of the client's own code that held back what it sent next; shape (2, n)
 
@@ -55,7 +55,7 @@ def delays(observation: Observation) -> Delays:
     latest = -longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
     awaited = latest - attempts.stop <= SLACK * (attempts.stop - begin)
 
-    # forward: when that would have arrived without the delays of tasks before it
+    # forward: the arrival of the last dependency, had nothing before it been delayed
     own_s, of_client_s = _own(observation, begin), _sent_late(attempts.runnable, client)
     arrived = np.where(first, held - of_client_s, -np.inf)
     if own_s.any() or of_client_s.any():
@@ -119,7 +119,7 @@ def _sent_late(runnable: Floats, client: Floats) -> Floats:
 
 
 def _next(releases: Floats, stop: Floats) -> Floats:
-    """The last end before the client next went on: what it waited for, as seen from each earlier end."""
+    """For each end, the last end before the client next went on, which is what it waited for."""
     rising = np.sort(stop)
     ended = np.searchsorted(rising, releases, side="right")
     moments = np.append(np.unique(rising[ended[ended > 0] - 1]), np.inf)
@@ -128,7 +128,7 @@ def _next(releases: Floats, stop: Floats) -> Floats:
 
 
 def _origins(last: Ints, own_s: Floats, of_client: Bools) -> Ints:
-    """The nearest delayed task before each, over what arrived last."""
+    """The nearest delayed task before each, back along the dependencies that arrived last."""
     delayed = own_s > 0
     nearest = np.where(delayed | (last < 0), np.arange(len(last)), last)
     while True:

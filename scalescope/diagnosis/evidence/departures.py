@@ -25,11 +25,11 @@ class Departure:
     name: str  # its name
     host: str  # its host
     time: float  # moment of its departure, in seconds since the epoch
-    expected: bool  # whether somebody had asked it to
+    expected: bool  # True if somebody had asked it to leave
     reason: str  # the scheduler's word for the reason of the removal
     held: frozenset[str]  # keys that were assigned to it and not finished
     exit_code: int | None = None  # exit code of its process, negative for a signal; None if nobody saw its end
-    over_memory: bool = False  # whether its nanny ended it for its memory
+    over_memory: bool = False  # True if its nanny ended it for its memory
     words: str = ""  # the line of its log that tells most about its end; may be empty
 
 
@@ -153,7 +153,7 @@ def _exit_codes(observation: Observation, gone: Sequence[tuple[Any, ...]]) -> di
 def _last_words(observation: Observation) -> dict[str, str]:
     """Per worker, the log line that tells most about its end: a crash, else the last error or warning."""
     found: dict[str, str] = {}
-    crashing: dict[str, bool] = {}  # whether the stack of the thread that crashed has begun
+    crashing: dict[str, bool] = {}  # True once the stack of the crashed thread has begun
     columns = (observation.column("logs", name) for name in ("worker", "level", "text"))
     for worker, level, text in zip(*columns, strict=True):
         if worker in crashing:

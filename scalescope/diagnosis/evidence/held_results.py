@@ -8,29 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats
-from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, task_rows, worker_of_rows
+from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 
 # Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
 # takes (`distributed.worker.memory.target` and `spill`; a cluster may have others).
 TARGET, SPILL = 0.60, 0.70
-HEARD_S = 1.5  # seconds by which the scheduler may know of results later than they were made, or let go of
+HEARD_S = 1.5  # seconds by which the scheduler may hear late that a result was made or released
 ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
 
 
 @dataclass(frozen=True)
 class HeldResults:
-    """Results that workers held at that moment."""
+    """Results that workers held when all of them together held most."""
 
     nbytes: float  # bytes of all results
     largest: float  # most bytes that one worker held at any moment
     prefix: str  # prefix with most of these bytes
     part: float  # share of that prefix, from 0 to 1
-    kept: float  # share of results that no task needed from then on
-    kept_prefix: str  # prefix with most of those results
+    kept: float  # share of these bytes that no task needed from then on
+    kept_prefix: str  # prefix with most of those that no task needed
     workers: int
-    limit: float  # bytes of each worker; 0: unknown or none
-    process: float  # bytes that the process of a worker takes besides
+    limit: float  # memory limit of each worker in bytes; 0 if unknown or none
+    process: float  # bytes that the process of a worker takes besides results
 
     @property
     def fits(self) -> float:
@@ -39,7 +39,7 @@ class HeldResults:
 
     @property
     def limit_for_all(self) -> float:
-        """The limit of a worker with which all would have fitted."""
+        """Memory limit of a worker, in bytes, with which all results would have fitted."""
         most = max(self.largest, self.nbytes / self.workers)
         needed = max(most / TARGET, (most + self.process) / SPILL)
         return rounded_limit(needed)
@@ -51,7 +51,7 @@ class HeldResults:
 
 
 def limit_of_workers(observation: Observation) -> float:
-    """Bytes; 0 where it is unknown, or there is none."""
+    """Memory limit of a worker in bytes; 0 if it is unknown, or there is none."""
     limits = observation.numbers("workers", "memory_limit")
     stated = (observation.trial.facts.get("cluster") or {}).get("memory_limit_mb") or 0
     return float(np.median(limits)) if limits.any() else stated * 2.0**20
@@ -59,7 +59,7 @@ def limit_of_workers(observation: Observation) -> float:
 
 @once
 def held_results(observation: Observation) -> HeldResults | None:
-    """None where nothing of it was recorded."""
+    """The peak of all results; None if no managed memory was recorded."""
     attempts = observation.measured
     worker = worker_of_rows(observation, "memory")
     time, managed, rss = (observation.numbers("memory", name) for name in ("time", "managed", "rss"))
@@ -93,6 +93,11 @@ def limit_needed(observation: Observation, held: HeldResults) -> float:
 def rounded_limit(nbytes: float) -> float:
     """Bytes of a limit that is advised, rounded up to whole hundreds of MiB."""
     return math.ceil(nbytes / ROUND_TO) * ROUND_TO
+
+
+def give_each(nbytes: float) -> str:
+    """The remedy of a larger memory limit, as a clause."""
+    return f"give each worker `memory_limit='{nbytes / 2**20:.0f}MiB'`"
 
 
 def peaks(observation: Observation, column: str) -> dict[str, float]:
@@ -149,10 +154,7 @@ def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, f
 def _last_use(observation: Observation) -> Floats:
     """End of the last task that needs each attempt's result; minus infinity if none does."""
     attempts = observation.measured
-    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
-    rows = len(observation.column("tasks", "key"))
-    stop, last = np.full(rows, -np.inf), np.full(rows, -np.inf)
-    stop[attempts.row] = attempts.stop
-    np.maximum.at(last, needs, stop[task])
-    found: Floats = last[task_rows(observation)]
-    return found
+    task, needs = task_needs(observation)
+    last = np.full(len(attempts.stop), -np.inf)
+    np.maximum.at(last, needs, attempts.stop[task])
+    return last

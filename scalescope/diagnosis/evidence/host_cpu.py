@@ -12,7 +12,7 @@ from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
 FULL = 0.10  # share of a host idle, up to which its cores count as busy
-SAME_HOST = 1.1  # times the cores of a host that processes on it may seem to use
+SAME_HOST = 1.1  # ratio to the cores of a host that its processes may seem to use, as clocks differ
 OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
 
 
@@ -21,12 +21,12 @@ class HostLoad:
     """CPU time of the driver's host during the trial by user, as shares of its cores."""
 
     ours: float  # share of our processes
-    own: float  # share of the driver's own process, in which client and scheduler may be; part of `ours`
-    others: float  # share of all other processes and the kernel
-    stolen: float  # share that the hypervisor gave to other machines
-    idle: float  # share of nobody
+    idle: float  # share that nobody used
     cpus: int  # cores of the host
     seconds: float  # seconds over which the shares are means
+    others: float = 0.0  # share of all other processes and the kernel
+    stolen: float = 0.0  # share that the hypervisor gave to other machines
+    own: float = 0.0  # share of the driver's own process, in which client and scheduler may be; part of `ours`
     names: tuple[str, ...] = ()  # names of the busiest other processes
 
     @property
@@ -42,12 +42,7 @@ class HostLoad:
 @once
 def host(observation: Observation) -> HostLoad | None:
     """The driver's host, if all workers are on it and its clock is real; None where that is not so or not known."""
-    load = observation.host_load
-    if load is None:
-        return None
-    ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
-    own, names = load.get("own", 0.0), tuple(load.get("names", ()))
-    return HostLoad(ours, own, others, stolen, idle, int(load["cpus"]), load["seconds"], names)
+    return None if observation.host_load is None else HostLoad(**observation.host_load)
 
 
 @once
@@ -70,7 +65,7 @@ def hosts_of_workers(observation: Observation) -> HostLoad | None:
         shared = taken <= SAME_HOST * float(cores[here].max())
         total, capacity = total + taken, capacity + float(cores[here].max() if shared else cores[here].sum())
     share = min(total / capacity, 1.0)
-    return HostLoad(share, 0.0, 0.0, 0.0, 1.0 - share, round(capacity), attempts.makespan)
+    return HostLoad(share, 1.0 - share, round(capacity), attempts.makespan)
 
 
 MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing

@@ -22,17 +22,17 @@ ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a task, besides names of libraries
 
-LIKE = 0.5  # share of the sampled tasks of a prefix in which a call was seen, from which on each task makes it
-READING = 0.25  # share of the samples of a call in which it read something, from which on it loads what it gives
-INNERMOST = 8  # frames in which a lock is looked for
+LIKE = 0.5  # share of the sampled tasks of a prefix in which a call was seen, from which all are taken to make it
+READING = 0.25  # share of the samples of a call that show it reading, from which it is taken to load something
+INNERMOST = 8  # innermost frames of a stack, in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
 MANY = 10  # as `FEWEST`, where the call is none of a database or a pool
-ALONE = 0.6  # share of the median duration that the shortest task takes at most: nobody was before it
+ALONE = 0.6  # share of the median duration up to which the shortest task is one that nobody was before
 SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one lock never end closer than that
 MOSTLY = 0.7  # share of the samples from which they count as one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
-# Calls of databases, which may also be slow answers
+# Calls of databases: they wait for a lock, or just for a slow answer.
 _MAYBE_LOCKS = {"execute", "executemany", "executescript", "commit"}
 _OUTSIDE_CALLS = {
     *("sleep", "recv", "recv_into", "recvfrom", "read", "readinto", "readline", "send", "sendall", "connect"),
@@ -40,13 +40,13 @@ _OUTSIDE_CALLS = {
 }
 _OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
 _RETRY_LIBRARIES = {"tenacity", "backoff", "retrying", "retry"}
-_TAKEN = {"BlockingIOError", "FileExistsError"}  # of a lock that another has
+_TAKEN = {"BlockingIOError", "FileExistsError"}  # errors of a lock that another task holds
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # ends a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
 _PICKLERS = {"pickle", "cloudpickle", "dill"}
 
-# Functions that prepare a library, run around the user's own or compress a file, by library; none are all of it.
+# Functions that prepare a library, run around the user's own or compress a file, by library; () means all of them.
 AROUND: Mapping[str, tuple[str, ...]] = {
     "prefect": (),
     "prefect_dask": (),
@@ -151,7 +151,7 @@ def on_event_loops(observation: Observation) -> Spent | None:
 
 
 def computes(observation: Observation, prefix: str) -> bool:
-    """Whether most samples of a prefix show neither a wait nor a call out of Python."""
+    """Whether most samples of a prefix show it computing: no wait, and no call that leaves Python."""
     stacks = inside(observation)[prefix].stacks
     idle = sum(stack.samples for stack in stacks if _waits_for(observation, prefix, stack))
     return 2 * idle < sum(stack.samples for stack in stacks)
@@ -211,7 +211,7 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
     frames, call = [frame for frame in stack.frames if not frame.endswith("()")], stack.call.rpartition(".")[2]
     if any(_library(frame) == "distributed" for frame in frames):
         return CLUSTER
-    if (after := AFTER.search(call)) and after[1] in _TAKEN:  # a lock of one's own, by a file that must not be there
+    if (after := AFTER.search(call)) and after[1] in _TAKEN:  # a lock file of the user's, which must not exist yet
         return LOCK
     if after or (call == "sleep" and any(map(_tries_again, frames))):
         return RETRY
@@ -256,7 +256,7 @@ def _serial(observation: Observation, prefix: str) -> bool:
 
 
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
-    # what the work is surrounded by; empty where it is the work itself
+    # kind of overhead that a stack shows; empty if it is the work itself
     frames = stack.frames
     for place, frame in enumerate(frames):
         if _library(frame) == "distributed":  # distributed pickles what tasks send
@@ -289,7 +289,7 @@ def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=10_000)
 def _surrounds(frame: str) -> str:
-    # what a frame surrounds the work with; a library where that is no work of the user's below
+    # kind of overhead that a frame begins: `IMPORT`, `PICKLE`, or a library of `AROUND`; empty if none
     library = _library(frame)
     if frame.startswith(_IMPORTS):
         return IMPORT

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.records import STATUS_FINISHED
 
 FRESH = 120 * 2**20  # bytes that the process of a worker takes before its first task
-SPARE = 1.2  # times what tasks took, as limits that are advised have it: the last ones may not have been sampled
+SPARE = 1.2  # factor of an advised limit on what tasks took, since the last ones may not have been sampled
 PAUSE = 0.80  # share of its memory limit at which a worker begins no more tasks (`distributed.worker.memory.pause`)
-LET_GO = 0.6  # share of the most bytes of a process below which it later falls, where tasks keep nothing
+LET_GO = 0.6  # share of the peak of a process; if it later falls below that, tasks keep nothing
 COPIES = 3  # blocks in memory at once for each thread: an input, the result, and a copy while it is computed
 LARGE = 0.25  # share of a worker's memory for a block on each thread, from which blocks are too large
 
@@ -29,7 +29,7 @@ class KeptMemory:
     resident: float  # most bytes of the process
     managed: float  # bytes of results then
     each: float  # bytes of each task
-    stays: bool  # whether the bytes stay after the task, as far as samples say
+    stays: bool  # True if the bytes stay after the task, as far as samples say
     fits: float  # bytes of a memory limit that holds it
 
     @property
@@ -98,7 +98,7 @@ class LargeBlock:
     prefix: str
     nbytes: float
     limit: float  # bytes of memory of a worker
-    threads: int  # of a worker
+    threads: int  # threads of a worker
 
     @property
     def fits(self) -> float:
@@ -120,8 +120,7 @@ class LargeBlock:
     @property
     def remedy(self) -> str:
         smaller = f"make the blocks smaller: at most {words.size(self.smaller)} each (`chunks=`, `npartitions=`)"
-        larger = f"give each worker `memory_limit='{self.fits / 2**20:.0f}MiB'`"
-        return f"{smaller}, or {larger}" if self.smaller >= 2**20 else larger
+        return f"{smaller}, or {give_each(self.fits)}" if self.smaller >= 2**20 else give_each(self.fits)
 
 
 @once

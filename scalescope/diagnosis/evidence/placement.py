@@ -15,7 +15,7 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
 LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
-CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which it is for their inputs if none was recorded
+CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which unrecorded inputs are taken to be the reason
 MOST = 0.9  # share of a group's waiting that counts as most of it
 VARIOUS, SCATTERED = -1, -2  # values of `TasksNearData.source` besides numbers of attempts
 
@@ -150,7 +150,7 @@ class TasksNearData:
 
     tasks: Ints  # those attempts
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
-    recorded: bool  # whether their inputs are known to lie there
+    recorded: bool  # True if their inputs are known to lie there
     source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`
     lost_s: float  # thread-seconds that other workers, there from the first, were idle meanwhile
 

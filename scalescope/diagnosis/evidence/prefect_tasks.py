@@ -13,8 +13,8 @@ from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
-PREFECT = "Prefect."  # begins the `what` of an event of topic `waits` that is no wait
-ASKING = 3.0  # times what it takes to give back a slot, up to which asking for one takes; more is waiting
+PREFECT = "Prefect."  # begins the column `what` of events with topic `waits` that are no waits
+ASKING = 3.0  # ratio of asking for a slot to giving it back, beyond which asking counts as waiting
 KNOWN = 0.9  # share of a prefix's attempts whose function must have been noted, for the rest to be Prefect's own time
 
 

@@ -32,7 +32,7 @@ def untold(observation: Observation) -> str:
     if not observation.by_prefect or not given_up(observation):
         return ""
     return (
-        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever: in the flow, end it by "
+        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever; end it in the flow by "
         "`get_client(sync_client=True).set_task_run_state(future.task_run_id, Crashed(), force=True)`."
     )
 
@@ -59,7 +59,7 @@ ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the 
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
-    """End that the last death shows, if most show the same, or else the reason that the trial does not count."""
+    """The end that most of the deaths show, by logs and exit codes; else the reason why the trial does not count."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"

@@ -19,9 +19,9 @@ from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
-MOSTLY_AWAITS = 0.7  # share of a loop in which the client must wait for results, to be no slow client
-ALWAYS = 0.9  # share of a loop's time that must end with nothing left to do
-SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
+MOSTLY_AWAITS = 0.7  # share of a loop from which a client that waits for results is not a slow one
+ALWAYS = 0.9  # share of a loop's time that must end with no task left, for a client that waits
+SLOPE_ERROR = 0.15  # standard error of the slope in `_follows`, up to which the slope decides
 # Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 
@@ -39,7 +39,7 @@ class SubmissionLoop:
     awaited: float  # share of the time between graphs after which no earlier task was left
     gap_s: float  # seconds from the end of all earlier tasks to such an arrival, median
     round_s: float  # seconds from one arrival to the next, median
-    waits: bool  # whether the client waits for results before it sends more, rather than being slow
+    waits: bool  # True if the client waits for results before it sends more, rather than being slow
     window: int  # tasks that it keeps in flight, if it sends one whenever one has ended; else 0
     width: float  # most tasks in flight from one graph to the next, median
 

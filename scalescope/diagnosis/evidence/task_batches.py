@@ -52,7 +52,7 @@ def task_batches(observation: Observation) -> TaskBatches:
 
 
 MIN_TASKS = 3  # tasks of a batch; in a smaller batch no task can be called long
-AGAIN = 3  # slow tasks on a worker, first ones left out, that show as much as two batches with such
+AGAIN = 3  # slow tasks on a worker, first ones left out, that count as much as slow tasks in two batches
 SLOW = 1.5  # ratio of a slow worker to the median one
 SURE = 6.0  # standard errors by which a slow worker must differ from the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
@@ -100,7 +100,7 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
 
 
 def are_first(observation: Observation, tasks: Ints) -> bool:
-    """Whether the long of these tasks are the first of their prefix on half of the workers; some ran others later."""
+    """Whether the long ones of these tasks are the first of their prefix on at least half of the workers."""
     attempts, (warm, alone) = observation.measured, _warm(observation)
     durations = (attempts.stop - attempts.start)[tasks]
     long = tasks[durations > SLOW * np.median(durations)]
@@ -119,7 +119,7 @@ def first_tasks_s(observation: Observation, prefix: str) -> float:
 
 @once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
-    """Attempts that began after their worker had finished one of their prefix, and those where it ran no such."""
+    """Attempts that began after their worker had finished one of their prefix; and those where it ran none later."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
     place = attempts.worker * len(names) + prefix
     if len(attempts.addresses) * len(names) > 4 * len(place):  # each key has a prefix of its own

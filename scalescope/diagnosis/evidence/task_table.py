@@ -12,16 +12,10 @@ from scalescope.model import words
 from scalescope.model.records import LONGEST
 
 
-@once
-def task_rows(observation: Observation) -> Ints:
-    return np.flatnonzero(observation.numbers("tasks", "start") > 0)
-
-
 def task_column(observation: Observation, name: str) -> Floats:
     """A column of the table `tasks` for each attempt; zeros where it was not recorded."""
-    values = observation.numbers("tasks", name)
-    chosen = task_rows(observation)
-    return values[chosen] if len(values) else np.zeros(len(chosen))
+    values, rows = observation.numbers("tasks", name), observation.measured.row
+    return values[rows] if len(values) else np.zeros(len(rows))
 
 
 @once
@@ -36,7 +30,7 @@ def task_needs(observation: Observation) -> tuple[Ints, Ints]:
 @once
 def attempt_of_row(observation: Observation) -> Ints:
     """The attempt of each row of the table `tasks`, or -1 if it did not begin."""
-    rows, attempt = task_rows(observation), np.full(len(observation.column("tasks", "start")), -1)
+    rows, attempt = observation.measured.row, np.full(len(observation.column("tasks", "start")), -1)
     attempt[rows] = np.arange(len(rows))
     return attempt
 
@@ -59,7 +53,7 @@ def task_name(observation: Observation, key: str) -> str:
 
 
 def short_key(observation: Observation, attempt: int) -> str:
-    return task_name(observation, str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])]))
+    return task_name(observation, observation.measured.key[attempt])
 
 
 @once

@@ -13,7 +13,7 @@ from scalescope.model.standstill import RESULTS
 
 
 def waits_for_others(observation: Observation) -> list[Mapping[str, Any]]:
-    """Waits with a thread, but those for tasks of their own."""
+    """Waits of tasks that kept their threads, without waits for tasks that they sent."""
     own = RESULTS if submissions(observation).nested_graphs else ()
     return [wait for wait in waits(observation) if waited_for(wait) not in own]
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.small_cluster import Cluster, Graph, Task
 
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import Cause, severity_of
@@ -49,13 +50,13 @@ def test_every_declared_cause_has_all_its_texts(cause: Cause):
     assert {*cause.rules_out} <= {*by_code()} - {cause.code}
 
 
-def test_the_example_cause_of_the_documentation_works(cluster, task, graph, golden):
+def test_the_example_cause_of_the_documentation_works(golden):
     [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "adding-a-cause.md").read_text(), re.M | re.S)
     exec(example, names := {})
-    cause, many = names["SCHEDULER_BUSY"], [task(1.0, graph=number) for number in range(8)]
+    cause, many = names["SCHEDULER_BUSY"], [Task(1.0, graph=number) for number in range(8)]
     test_every_declared_cause_has_all_its_texts(cause)
-    assert cause.find(cluster(4).run(many, [graph() for _ in many])) is None
-    found = golden(cause.find(cluster(4).run(many, [graph(seconds=0.2) for _ in many])))
+    assert cause.find(Cluster(4).run(many, [Graph() for _ in many])) is None
+    found = golden(cause.find(Cluster(4).run(many, [Graph(seconds=0.2) for _ in many])))
     assert found.lost_s == pytest.approx(8 * 0.2 * 4)
 
 

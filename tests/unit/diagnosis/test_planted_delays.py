@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.findings import watched
+from support.small_cluster import Cluster, Graph, Task
 
 from scalescope.diagnosis.blame import blame
 from scalescope.diagnosis.observation import Observation
@@ -29,7 +30,7 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def planted(cluster, task, graph) -> list[Planted]:
+def planted() -> list[Planted]:
     def idle_s(observation: Observation) -> float:
         return observation.seconds("no_runnable_task", "tail")
 
@@ -46,7 +47,7 @@ def planted(cluster, task, graph) -> list[Planted]:
             }
             typical = draw.choice([0.5, 1.0, 2.0])
             seconds = [typical * draw.lognormvariate(0, NOISE) for _ in range(width)]
-            found.append([task(each, name, needs[link](i) if link else ()) for i, each in enumerate(seconds)])
+            found.append([Task(each, name, needs[link](i) if link else ()) for i, each in enumerate(seconds)])
             first += width
             return range(first - width, first)
 
@@ -65,16 +66,16 @@ def planted(cluster, task, graph) -> list[Planted]:
     def one(seed: int) -> Planted | None:
         draw = random.Random(seed)
         threads = draw.choice([4, 6, 8, 12, 16])
-        made, machine = stages(draw, threads), cluster(threads, gap_s=0.002, dispatch_s=0.0005)
+        made, machine = stages(draw, threads), Cluster(threads, gap_s=0.002, dispatch_s=0.0005)
         tasks = [each for stage in made for each in stage]
         kind = draw.choice(["long", "transfer", "client"])
         if kind == "client":
             wide, more = draw.choice([threads // 2, threads]), []
-            more += [task(draw.uniform(0.5, 2.0), "c0", (), 1) for _ in range(wide)]
-            more += [task(draw.uniform(0.5, 2.0), "c1", (len(tasks) + i,), 1) for i in range(wide)]
-            healthy = machine.run([*tasks, *more], [graph(), graph()])
+            more += [Task(draw.uniform(0.5, 2.0), "c0", (), 1) for _ in range(wide)]
+            more += [Task(draw.uniform(0.5, 2.0), "c1", (len(tasks) + i,), 1) for i in range(wide)]
+            healthy = machine.run([*tasks, *more], [Graph(), Graph()])
             later = draw.uniform(0.3, 1.2) * healthy.measured.makespan
-            origin, delayed = CLIENT, machine.run([*tasks, *more], [graph(), graph(at=later)])
+            origin, delayed = CLIENT, machine.run([*tasks, *more], [Graph(), Graph(at=later)])
             rest = delayed.measured.makespan - later
             delayed = watched(delayed, (later, ("mine.py:3 f", "prepare", 0)), (rest, ("mine.py:5 f", "result", 1)))
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import observed, watched
-from support.small_records import EPOCH
+from support.small_cluster import Cluster, Graph, Task, find, with_tables
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.cause import Premise
@@ -14,7 +14,6 @@ from scalescope.diagnosis.causes.memory import MEMORY_SPILL
 from scalescope.diagnosis.causes.too_few_partitions import TOO_FEW_PARTITIONS
 from scalescope.diagnosis.observation import Remedy, TrialCause
 from scalescope.model.finding import Severity
-from scalescope.model.records import from_rows
 from scalescope.model.sweep import Point
 
 MIB = 2.0**20
@@ -39,15 +38,16 @@ def found(run, remedy, premise=ALWAYS):
 
 
 @pytest.fixture
-def run(cluster, task):
-    run = cluster(4).run([task(1.0)] * 6)
+def run():
+    run = Cluster(4).run([Task(1.0)] * 6)
     return observed(replace(run.trial, metrics=replace(run.metrics, elapsed_s=3.0)), run.tables)
 
 
-def test_a_remedy_and_its_gain_are_given_if_the_premise_holds(run):
+def test_a_remedy_and_its_gain_are_given_if_the_premise_holds_and_it_changes_something(run):
     finding = found(run, Remedy("do it", saved_s=0.3, premise=ALWAYS))
     assert finding.remedy == "do it"
     assert finding.gain is not None
+    assert found(run, Remedy("do it", change={"threads_per_worker": 2})).remedy == "do it"
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,6 @@ def test_the_first_remedy_whose_premise_holds_is_given(run, premise):
     assert (finding.remedy, finding.gain) == ("or this", None)
 
 
-def test_a_change_to_a_different_value_is_proposed(run):
-    assert found(run, Remedy("do it", change={"threads_per_worker": 2})).remedy == "do it"
-
-
 @pytest.mark.parametrize(("partitions", "named"), [(3, True), (8, False)])
 def test_more_partitions_are_proposed_only_if_there_are_fewer_than_threads(run, partitions, named):
     metrics = replace(run.metrics, widest_stage=partitions)
@@ -88,9 +84,9 @@ def test_more_partitions_are_proposed_only_if_there_are_fewer_than_threads(run, 
 
 
 @pytest.mark.parametrize(("cpus", "least_s"), [(1, 6.0), (2, 3.0), (16, 0.375)])
-def test_no_remedy_promises_less_than_the_cores_need(cluster, task, cpus, least_s):
+def test_no_remedy_promises_less_than_the_cores_need(cpus, least_s):
     """Eight tasks compute one after another on eight threads; at the same time they would share the cores."""
-    one_by_one = cluster(8).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
+    one_by_one = Cluster(8).run([Task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
     load = {"ours": 0.5, "others": 0.0, "stolen": 0.0, "idle": 0.5, "cpus": cpus, "seconds": 8.0}
     tables = {**one_by_one.tables, "workers": {**one_by_one.tables["workers"], "host": ["localhost"] * 8}}
     metrics = replace(one_by_one.metrics, busy_time_s={"computing": 6.0})
@@ -104,27 +100,16 @@ def test_no_remedy_promises_less_than_the_cores_need(cluster, task, cpus, least_
 # ------------------------------------------------------------------ memory
 
 
-def sizes(held, disk):
-    return {"managed": int(held), "rss": int(held), "spilled": int(disk)}
-
-
 def with_memory(run, samples, limit, **host):
     """The trial with samples (worker, time, bytes of results, bytes on disk) and a limit of its workers' memory."""
-    rows = [
-        {"worker": f"tcp://10.0.0.{worker}:4000", "time": EPOCH + time, **sizes(held, disk)}
+    fine = [("bytes", 2e9), ("seconds", 1.0)]
+    memory = [
+        (worker, time, {"managed": int(held), "rss": int(held), "spilled": int(disk)})
         for worker, time, held, disk in samples
     ]
-    workers = {**run.tables["workers"], "memory_limit": [int(limit)] * len(run.tables["workers"]["worker"])}
-    workers["host"] = ["localhost"] * len(workers["worker"])
-    fine = [("memory-monitor", "", "disk-write", name, value) for name, value in (("bytes", 2e9), ("seconds", 1.0))]
-    names = ("context", "prefix", "activity", "unit", "value")
-    tables = {
-        **run.tables,
-        "workers": workers,
-        "memory": from_rows("memory", rows),
-        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
-    }
-    return observed(replace(run.trial, facts={"host": host}), tables)
+    seen = with_tables(run, memory, [("memory-monitor", "", "disk-write", *each) for each in fine], limit, host=host)
+    seen.tables["workers"]["host"] = ["localhost"] * len(seen.tables["workers"]["worker"])
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -137,10 +122,8 @@ def with_memory(run, samples, limit, **host):
         (1200, 0, 3000, None),  # two workers of 2,000 MiB on a host of 3,000
     ],
 )
-def test_a_memory_limit_is_proposed_only_if_it_differs_and_the_host_has_it(
-    cluster, task, held_mib, disk_mib, host_mib, proposed
-):
-    run = cluster(2).run([task(1.0, nbytes=10)] * 40)
+def test_a_memory_limit_is_proposed_only_if_it_differs_and_the_host_has_it(held_mib, disk_mib, host_mib, proposed):
+    run = Cluster(2).run([Task(1.0, nbytes=10)] * 40)
     samples = [(worker, time, held_mib * MIB, disk_mib * MIB) for worker in range(2) for time in (0.5, 15.0)]
     samples += [(worker, 0.1, 1.0, 0) for worker in range(2)]
     seen = with_memory(run, samples, 1000 * MIB, memory_bytes=host_mib * MIB)
@@ -151,12 +134,10 @@ def test_a_memory_limit_is_proposed_only_if_it_differs_and_the_host_has_it(
 
 
 @pytest.mark.parametrize(("limit_mib", "fits"), [(0, True), (1000, True), (100, False)])
-def test_sending_all_at_once_is_advised_only_if_the_results_fit_into_memory(
-    cluster, task, graph, find, limit_mib, fits
-):
-    run = cluster(4).run(
-        [task(1.0, graph=i, nbytes=int(100 * MIB)) for i in range(12)],
-        [graph(after=i - 1) if i else graph() for i in range(12)],
+def test_sending_all_at_once_is_advised_only_if_the_results_fit_into_memory(limit_mib, fits):
+    run = Cluster(4).run(
+        [Task(1.0, graph=i, nbytes=int(100 * MIB)) for i in range(12)],
+        [Graph(after=i - 1) if i else Graph() for i in range(12)],
     )
     run = replace(run, trial=replace(run.trial, metrics=replace(run.metrics, elapsed_s=12.0)))
     seen = with_memory(run, [(0, 0.5, 100 * MIB, 0)], limit_mib * MIB)
@@ -169,11 +150,9 @@ def test_sending_all_at_once_is_advised_only_if_the_results_fit_into_memory(
 
 
 @pytest.mark.parametrize(("takes", "already"), [(1, False), (4, True)])
-def test_as_completed_is_not_advised_to_a_client_that_handles_results_as_they_come(
-    cluster, task, graph, find, takes, already
-):
+def test_as_completed_is_not_advised_to_a_client_that_handles_results_as_they_come(takes, already):
     """A client that stores all results at the end, or each as it comes."""
-    run = cluster(2).run([task(1.0)] * 8)
+    run = Cluster(2).run([Task(1.0)] * 8)
     store, wait = ("my_job.py:9 store", "cursor.execute", 0), ("my_job.py:8 main", "", 1)
     rows = [(4.2, wait)] if takes == 1 else [(1.0, wait), *[(0.2, store), (0.8, wait)] * 3]
     finding = find(watched(run, *rows, (6.0, store)))["client-busy"]

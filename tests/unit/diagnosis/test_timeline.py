@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.small_cluster import Cluster, Graph, Task, find
 
 from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.evidence.timeline import timeline
@@ -11,7 +12,7 @@ from scalescope.diagnosis.evidence.timeline import timeline
 
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
-def test_the_timeline_agrees_with_the_worker_time(cluster, task, find, data, workers, threads):
+def test_the_timeline_agrees_with_the_worker_time(data, workers, threads):
     """On any small workload; the fixture `find` also checks what every finding must have."""
     tasks = []
     for i in range(data.draw(st.integers(1, 25))):
@@ -19,9 +20,9 @@ def test_the_timeline_agrees_with_the_worker_time(cluster, task, find, data, wor
         on = data.draw(st.sampled_from([(), (), (0,)]))
         seconds = data.draw(st.sampled_from([0.001, 0.1, 1.0, 1.1, 30.0]))
         tasks.append(
-            task(seconds, data.draw(st.sampled_from("ab")), tuple(needs), on=on, pinned=data.draw(st.booleans()))
+            Task(seconds, data.draw(st.sampled_from("ab")), tuple(needs), on=on, pinned=data.draw(st.booleans()))
         )
-    observation = cluster(workers, threads, gap_s=0.01).run(tasks)
+    observation = Cluster(workers, threads, gap_s=0.01).run(tasks)
     line = timeline(observation)
     idle = observation.seconds("no_runnable_task", "not_assigned", "tail")
     assert line.integral(line.idle) == pytest.approx(idle, abs=1e-6)
@@ -31,18 +32,18 @@ def test_the_timeline_agrees_with_the_worker_time(cluster, task, find, data, wor
     find(observation)
 
 
-def test_a_long_trial_is_cut_into_cells_without_loss(cluster, task, monkeypatch):
+def test_a_long_trial_is_cut_into_cells_without_loss(monkeypatch):
     monkeypatch.setattr("scalescope.diagnosis.evidence.timeline.MAX_CELLS", 40)
-    observation = cluster(3).run([task(1.0 + i % 3) for i in range(200)])
+    observation = Cluster(3).run([Task(1.0 + i % 3) for i in range(200)])
     line = timeline(observation)
     assert len(line.edges) <= 60
     assert line.integral(line.occupied) == pytest.approx(observation.seconds("busy"))
     assert line.integral(line.capacity) == pytest.approx(3 * observation.attempts.makespan)
 
 
-def test_rounds_of_one_function_are_separate_batches(cluster, task, graph):
-    tasks = [task(1.0 + round_, graph=round_) for round_ in range(3) for _ in range(7)]
-    observation = cluster(4).run(tasks, [graph(), graph(after=0, at=0.1), graph(after=1, at=0.1)])
+def test_rounds_of_one_function_are_separate_batches():
+    tasks = [Task(1.0 + round_, graph=round_) for round_ in range(3) for _ in range(7)]
+    observation = Cluster(4).run(tasks, [Graph(), Graph(after=0, at=0.1), Graph(after=1, at=0.1)])
     found = task_batches(observation)
     assert found.size.tolist() == [7, 7, 7]
     assert found.median.tolist() == pytest.approx([1.0, 2.0, 3.0])

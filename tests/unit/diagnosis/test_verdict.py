@@ -18,6 +18,7 @@ from scalescope.model.trial import TrialState
 BEAM, BAG, FUTURES, OWN = Sweep("beam-pardo"), Sweep("bag-map"), Sweep("futures-map"), Sweep("mine.py:run")
 ITEMS = [1, 2, 10, 50, 100, 150, 190, 199, 200, 250, 300]
 FEW = ["too-few-partitions"]
+CREATE, BAG_CALL = "apache_beam.Create", "dask.bag.from_sequence"
 HIGH, MEDIUM, INFO = Severity.HIGH, Severity.MEDIUM, Severity.INFO
 UNKNOWN = {"items": ...}  # the sweep does not say how many there are
 
@@ -55,7 +56,7 @@ def by_beam(trial):
 
 
 def merged(trial):
-    """All tasks of a chain in one stage."""
+    """The same trial, as if all tasks of its chain were one stage."""
     return replace(trial, metrics=replace(trial.metrics, widest_stage=trial.metrics.tasks))
 
 
@@ -64,114 +65,72 @@ def remedied(of, **params):
     return trials + [of(100, [1] * n, stages=3, params={"npartitions": "items"}) for n in ITEMS if n >= 50]
 
 
-def grown(of, size, sizes=(200, 300), environment=""):
+def grown(of, size, environment):
     """A sweep over items on 300 workers, without a number of partitions."""
-    trials = [of(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in sizes]
-    return [in_environment(trial, environment) for trial in trials] if environment else trials
+    trials = [of(300, chunks(n, size(n)), stages=3, params={"npartitions": None}) for n in (200, 300)]
+    return [in_environment(trial, environment) for trial in trials]
 
 
+HEALTHY = {
+    "workers used well": lambda of: [of(n, [1] * n) for n in (1, 10, 100)],
+    "tasks of no length alone": lambda of: [of_no_length(of(10, [1] * 10))],
+    "idle for another cluster": lambda of: [spent(of(2, [1, 1]), busy=1.0, client=0.2, other_cluster=8.8)],
+}
+BESIDE = {
+    "beside tasks of no length": lambda of: [of(10, [3] * 10), of_no_length(of(10, [1], params={"items": 30}))],
+}
+# partitions: by a default, or as requested
+OF_BEAM = {
+    "beam of 2023 left it to the bag": lambda of: [of(n, chunks(n, n // 100), stages=3) for n in (100, 199, 200, 300)],
+    "the numbers are nobody's default": lambda of: [of(300, chunks(300, 45))],
+    "one point disagrees with the default": lambda of: [of(300, chunks(300, 128)), of(200, chunks(200, 50))],
+    "npartitions was asked for": lambda of: [of(300, chunks(300, 100), params={"npartitions": 3})],
+    "partition_size was asked for": lambda of: [of(100, chunks(300, 100), params={"partition_size": 100})],
+}
+OF_BAGS = {
+    "about half of the workers idle": lambda of: [of(100, chunks(101, 2))],
+    "several threads a worker": lambda of: [of(50, chunks(300, 60), threads=4)],
+}
+OF_OWN = {
+    "one count": lambda of: [of(300, chunks(300, 128))],
+    "two counts that agree": lambda of: [of(n, chunks(n, 128)) for n in (200, 300)],
+    "own pipeline, beam's default": lambda of: [by_beam(of(300, chunks(300, 128)))],
+    "own pipeline, another number": lambda of: [by_beam(of(300, chunks(300, 45)))],
+    "a line of beam": lambda of: [asked(of(40, chunks(80, 80), stages=2, params=UNKNOWN), CREATE, 80, 1)],
+    "a line of a bag": lambda of: [asked(of(40, chunks(500, 125), params=UNKNOWN), BAG_CALL, 500, 4)],
+    "a line that reads a file": lambda of: [asked(of(8, [1], stages=3, params=UNKNOWN), "dask.bag.read_text", None, 1)],
+}
+NOT_SO_FEW = {
+    "a line that made another number": lambda of: [asked(of(100, [1] * 20, params=UNKNOWN), BAG_CALL, 3, 3)],
+    "items are not known": lambda of: [of(100, [1] * 20, params=UNKNOWN)],
+}
+IDLE = {
+    "and another cluster": lambda of: [spent(of(2, [1, 1]), busy=1.0, not_assigned=1.0, other_cluster=6.0)],
+    "tail": lambda of: [spent(of(2, [1, 1]), busy=1.0, tail=1.0)],
+    "transfer": lambda of: [spent(of(2, [1, 1]), busy=1.0, transfer=1.0)],
+    "spill": lambda of: [spent(of(2, [1, 1]), busy=1.0, spill=1.0)],
+}
+NOTHING = {"no trial": lambda of: [], "warm-ups alone": lambda of: [replace(of(1, [1]), warmup=True)]}
+SEQUENTIAL = ["sequential-graph"]
 CASES = {
-    # healthy sweeps, and idle workers without a fault
-    "workers used well": (FUTURES, lambda of: [of(n, [1] * n) for n in (1, 10, 100)], INFO, ["healthy"]),
-    "the remedied sweep": (BEAM, remedied, INFO, ["healthy", "uneven-waves", "fewer-items-than-workers"]),
-    "one item": (BEAM, lambda of: [of(100, [1], stages=3)], INFO, ["fewer-items-than-workers"]),
-    "uneven waves": (FUTURES, lambda of: [of(100, [1] * 110)], INFO, ["uneven-waves"]),
-    "beside tasks of no length": (
-        FUTURES,
-        lambda of: [of(10, [3] * 10), of_no_length(of(10, [1], params={"items": 30}))],
-        INFO,
-        ["healthy", "experiments"],
-    ),
-    "tasks of no length alone": (FUTURES, lambda of: [of_no_length(of(10, [1] * 10))], INFO, ["healthy"]),
-    "idle while the script waits for another cluster": (
-        FUTURES,
-        lambda of: [spent(of(2, [1, 1]), busy=1.0, client=0.2, other_cluster=8.8)],
-        INFO,
-        ["healthy"],
-    ),
-    # partitions: by a default, or as requested
-    "beam of 2023 left it to the bag": (
-        BEAM,
-        lambda of: [of(n, chunks(n, max(1, n // 100)), stages=3) for n in (100, 199, 200, 300)],
-        HIGH,
-        FEW,
-    ),
-    "the numbers are nobody's default": (BEAM, lambda of: [of(300, chunks(300, 45))], HIGH, FEW),
-    "one point disagrees with the default": (
-        BEAM,
-        lambda of: [of(300, chunks(300, 128)), of(200, chunks(200, 50))],
-        HIGH,
-        FEW,
-    ),
-    "about half of the workers idle": (BAG, lambda of: [of(100, chunks(101, 2))], HIGH, FEW),
-    "less than half of the workers idle": (BAG, lambda of: [of(100, chunks(150, 2))], MEDIUM, FEW),
-    "npartitions was asked for": (BEAM, lambda of: [of(300, chunks(300, 100), params={"npartitions": 3})], HIGH, FEW),
-    "partition_size was asked for": (
-        BEAM,
-        lambda of: [of(100, chunks(300, 100), params={"partition_size": 100})],
-        HIGH,
-        FEW,
-    ),
-    "own workload, one count": (OWN, lambda of: [of(300, chunks(300, 128))], HIGH, FEW),
-    "own workload, two counts that agree": (OWN, lambda of: [of(n, chunks(n, 128)) for n in (200, 300)], HIGH, FEW),
-    "own pipeline, beam's default": (OWN, lambda of: [by_beam(of(300, chunks(300, 128)))], HIGH, FEW),
-    "own pipeline, another number": (OWN, lambda of: [by_beam(of(300, chunks(300, 45)))], HIGH, FEW),
-    "a line of beam": (
-        OWN,
-        lambda of: [asked(of(40, chunks(80, 80), stages=2, params=UNKNOWN), "apache_beam.Create", 80, 1)],
-        HIGH,
-        FEW,
-    ),
-    "a line of a bag": (
-        OWN,
-        lambda of: [asked(of(40, chunks(500, 125), params=UNKNOWN), "dask.bag.from_sequence", 500, 4)],
-        HIGH,
-        FEW,
-    ),
-    "a line that reads a file": (
-        OWN,
-        lambda of: [asked(of(8, [1], stages=3, params=UNKNOWN), "dask.bag.read_text", None, 1)],
-        HIGH,
-        FEW,
-    ),
-    "a line that made another number": (
-        OWN,
-        lambda of: [asked(of(100, [1] * 20, params=UNKNOWN), "dask.bag.from_sequence", 3, 3)],
-        MEDIUM,
-        FEW,
-    ),
-    "items are not known": (OWN, lambda of: [of(100, [1] * 20, params=UNKNOWN)], MEDIUM, FEW),
-    "several threads a worker": (BAG, lambda of: [of(50, chunks(300, 60), threads=4)], HIGH, FEW),
-    # other causes
-    "a chain": (
-        FUTURES,
-        lambda of: [merged(of(10, [1], stages=100, params={"items": 100}))],
-        MEDIUM,
-        ["sequential-graph"],
-    ),
-    "a chain of unknown items": (
-        OWN,
-        lambda of: [of(10, [1], stages=100, params=UNKNOWN)],
-        MEDIUM,
-        ["sequential-graph"],
-    ),
-    "idle, and another cluster": (
-        FUTURES,
-        lambda of: [spent(of(2, [1, 1]), busy=1.0, not_assigned=1.0, other_cluster=6.0)],
-        MEDIUM,
-        ["idle-workers-cause-unknown"],
-    ),
-    **{
-        f"idle, {part}": (
-            FUTURES,
-            lambda of, part=part: [spent(of(2, [1, 1]), **{"busy": 1.0, part: 1.0})],
-            MEDIUM,
-            ["idle-workers-cause-unknown"],
-        )
-        for part in ("tail", "transfer", "spill")
-    },
-    "no trial": (BEAM, lambda of: [], HIGH, ["nothing-measured"]),
-    "warm-ups alone": (BEAM, lambda of: [replace(of(1, [1]), warmup=True)], HIGH, ["nothing-measured"]),
+    name: (sweep, trials, severity, expected)
+    for sweep, severity, expected, rows in [
+        (FUTURES, INFO, ["healthy"], HEALTHY),
+        (FUTURES, INFO, ["healthy", "experiments"], BESIDE),
+        (BEAM, INFO, ["healthy", "uneven-waves", "fewer-items-than-workers"], {"the remedied sweep": remedied}),
+        (BEAM, INFO, ["fewer-items-than-workers"], {"one item": lambda of: [of(100, [1], stages=3)]}),
+        (FUTURES, INFO, ["uneven-waves"], {"uneven waves": lambda of: [of(100, [1] * 110)]}),
+        (BEAM, HIGH, FEW, OF_BEAM),
+        (BAG, HIGH, FEW, OF_BAGS),
+        (BAG, MEDIUM, FEW, {"less than half of the workers idle": lambda of: [of(100, chunks(150, 2))]}),
+        (OWN, HIGH, FEW, OF_OWN),
+        (OWN, MEDIUM, FEW, NOT_SO_FEW),
+        (FUTURES, MEDIUM, SEQUENTIAL, {"a chain": lambda of: [merged(of(10, [1], stages=100, params={"items": 100}))]}),
+        (OWN, MEDIUM, SEQUENTIAL, {"a chain of unknown items": lambda of: [of(10, [1], stages=100, params=UNKNOWN)]}),
+        (FUTURES, MEDIUM, ["idle-workers-cause-unknown"], IDLE),
+        (BEAM, HIGH, ["nothing-measured"], NOTHING),
+    ]
+    for name, trials in rows.items()
 }
 
 
@@ -256,25 +215,22 @@ def test_the_line_that_makes_partitions_is_kept_as_the_place_of_the_finding(bag_
     assert diagnose(OWN, [trial]).findings[0].place == place
 
 
-def test_the_128_items_per_partition_of_beam_are_found_as_too_few_partitions(bag_trial, golden):
+def test_too_few_partitions_are_found_where_the_default_of_a_library_drops(bag_trial, golden):
     trials = [bag_trial(n, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS]
     trials += [bag_trial(100, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS if n >= 50]
-    finding = golden(diagnose(BEAM, trials)).findings[0]
+    finding = diagnose(BEAM, trials).findings[0]
     assert (finding.code, finding.severity, finding.confidence) == ("too-few-partitions", Severity.HIGH, 1.0)
     evidence = {item.what: item.value for item in finding.evidence}
-    assert evidence["tasks of the widest stage"] == 3
-    assert evidence["partitions that this default predicts"] == 3
+    assert evidence["tasks of the widest stage"] == evidence["partitions that this default predicts"] == 3
     assert finding.points[0] == trials[ITEMS.index(300)].point.id
     # Every point but the one with one worker and one item is concerned.
     assert len(finding.points) == len({trial.point.id for trial in trials}) - 1
     concerned = [trial.metrics.worker_time_s for trial in trials if trial.point.id in finding.points]
     assert finding.lost_s == pytest.approx(sum(parts["no_runnable_task"] + parts["tail"] for parts in concerned))
-
-
-def test_too_few_partitions_of_bags_are_found_where_their_default_drops(bag_trial, golden):
-    trials = [bag_trial(w, chunks(n, BAG_ROOT.size(n))) for n, w in [(100, 100), (101, 100), (400, 200), (401, 300)]]
-    finding = golden(diagnose(BAG, trials)).findings[0]
-    assert (finding.code, finding.severity, len(finding.points)) == ("too-few-partitions", Severity.HIGH, 2)
+    bags = [bag_trial(w, chunks(n, BAG_ROOT.size(n))) for n, w in [(100, 100), (101, 100), (400, 200), (401, 300)]]
+    verdict = diagnose(BAG, bags)
+    assert (codes(verdict)[0], verdict.severity, len(verdict.findings[0].points)) == (*FEW, Severity.HIGH, 2)
+    golden(diagnose(BEAM, trials), verdict)
 
 
 def test_each_environment_is_judged_by_its_own_partition_rule(bag_trial, golden):
@@ -311,7 +267,7 @@ def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, gol
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), replace(lost, metrics=None)])) == ["invalid-trials"]
 
 
-def test_where_a_trial_counts_others_show_faults_alone(bag_trial):
+def test_beside_a_valid_trial_invalid_ones_show_only_their_faults(bag_trial):
     found = (Finding("uneven-waves", Severity.INFO, "waves.", ""), Finding("deadly-task", Severity.HIGH, "died.", ""))
     lost = replace(spoilt(bag_trial(4, [1] * 4), TrialState.INVALID, "lost a worker"), findings=found)
     assert "uneven-waves" in codes(diagnose(BEAM, [lost]))
@@ -365,7 +321,7 @@ def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core
 @pytest.mark.parametrize(
     ("confidence", "others", "names"),
     [
-        (0.6, (), None),
+        (0.6, (), ""),
         (0.5, (), "another cause than `gil-bound`"),
         (0.5, (told("client-busy", 1.0, MEDIUM),), "`client-busy`"),
         (0.7, (told("host-overloaded", 90.0, MEDIUM),), "`host-overloaded`"),
@@ -378,10 +334,10 @@ def test_a_first_cause_that_is_not_sure_names_the_second_and_what_tells_them_apa
     trial = replace(bag_trial(10, [1] * 10), findings=(told("gil-bound", confidence=confidence), *others))
     verdict = diagnose(BEAM, [trial])
     assert codes(verdict)[0] == "gil-bound"
-    assert verdict.line.startswith(PROBABLY) == (names is not None)
-    assert names is None or names in verdict.line
+    assert verdict.line.startswith(PROBABLY) == bool(names)
+    assert names in verdict.line
     free = bool(others) and others[0].code == "host-overloaded"
-    assert names is None or (("a host that is free" if free else "threads_per_worker=1") in verdict.line)
+    assert not names or (("a host that is free" if free else "threads_per_worker=1") in verdict.line)
 
 
 def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_trial):
@@ -392,7 +348,7 @@ def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_tri
 # ------------------------------------------------------------------ all
 
 
-def test_findings_are_the_same_after_json(bag_trial):
+def test_findings_survive_json_unchanged(bag_trial):
     for finding in diagnose(BEAM, [bag_trial(300, chunks(300, 128))]).findings:
         assert Finding.from_mapping(finding.to_mapping()) == finding
 

@@ -4,67 +4,52 @@ from __future__ import annotations
 
 import pytest
 from support.findings import only
+from support.small_cluster import Cluster, Graph, Task, address, find
 
 from scalescope.diagnosis.causes import by_code
 
 ADAPTIVE = {"cluster": {"adaptive": {"minimum": 1, "maximum": 4, "interval": 1.0, "wait_count": 3}}}
 
 
-def address(worker):
-    return f"tcp://10.0.0.{worker}:4000"
+def retired(when):
+    """Three workers leave by request."""
+    message = {"action": "remove-worker", "expected": True}
+    events = [(when, "all", message | {"worker": address(worker)}) for worker in (1, 2, 3)]
+    return {"left": dict.fromkeys((1, 2, 3), when), "events": events}
 
 
-def retired(worker, when):
-    return (when, "all", {"action": "remove-worker", "worker": address(worker), "expected": True})
+def two_stages(back=4.0, facts=ADAPTIVE):
+    """Eight tasks on 4 workers, a gap of 5 s in which 3 are retired, and 16 tasks; 3 others come `back` s after it."""
+    joined = {} if back is None else dict.fromkeys((4, 5, 6), 7.0 + back)
+    tasks = [Task(1.0, "crunch", graph=1, on=(0, *joined), pinned=False) for _ in range(16)]
+    run = Cluster(7 if joined else 4, joined=joined, asked=4, **retired(4.5))
+    return run.run([*[Task(1.0, "look")] * 8, *tasks], [Graph(), Graph(5.0, after=0)], facts=facts)
 
 
-def two_stages(cluster, task, graph, gap=5.0, back=4.0, facts=ADAPTIVE):
-    """Eight tasks on 4 workers, a gap in which 3 are retired, and 16 tasks; 3 others come some time after that."""
-    left = dict.fromkeys((1, 2, 3), 2.0 + gap / 2)
-    joined = {} if back is None else dict.fromkeys((4, 5, 6), 2.0 + gap + back)
-    events = [retired(worker, when) for worker, when in left.items()]
-    run = cluster(7 if joined else 4, left=left, joined=joined, asked=4, events=events)
-    tasks = [*[task(1.0, "look")] * 8]
-    tasks += [task(1.0, "crunch", graph=1, on=(0, *joined), pinned=False) for _ in range(16)]
-    return run.run(tasks, [graph(), graph(gap, after=0)], facts=facts)
-
-
-def test_workers_that_leave_while_nobody_needs_them_are_healthy(cluster, task, find):
-    left = dict.fromkeys((1, 2, 3), 6.0)
-    events = [retired(worker, when) for worker, when in left.items()]
-    run = cluster(4, left=left, events=events).run([task(1.0)] * 20 + [task(1.0, needs=(0,))], facts=ADAPTIVE)
+def test_workers_that_stay_or_leave_while_nobody_needs_them_are_healthy():
+    assert not find(Cluster(4).run([Task(1.0)] * 40, facts=ADAPTIVE))
+    run = Cluster(4, **retired(6.0)).run([Task(1.0)] * 20 + [Task(1.0, needs=(0,))], facts=ADAPTIVE)
     assert "adaptive-scaling" not in find(run)
 
 
-def test_an_adaptive_cluster_that_keeps_its_workers_is_healthy(cluster, task, find):
-    assert not find(cluster(4).run([task(1.0)] * 40, facts=ADAPTIVE))
-
-
 @pytest.mark.parametrize("back", [2.0, 4.0, 10.0])
-def test_workers_retired_before_the_heavy_stage_are_found_as_adaptive_scaling(cluster, task, graph, back, golden_once):
-    golden_once(by_code()["adaptive-scaling"].find(two_stages(cluster, task, graph, back=back)))
+def test_workers_retired_before_the_heavy_stage_are_found_as_adaptive_scaling(back, golden_once):
+    golden_once(by_code()["adaptive-scaling"].find(two_stages(back=back)))
 
 
-def test_adaptive_scaling_rules_out_late_missing_and_died_workers(cluster, task, graph, find):
-    found = find(two_stages(cluster, task, graph))
+def test_adaptive_scaling_rules_out_late_missing_and_died_workers():
+    found = find(two_stages())
     assert not {"late-workers", "workers-missing", "worker-died"} & set(found)
-    assert "adaptive-scaling" in found
+    told = {each.what: each.value for each in found["adaptive-scaling"].evidence}
+    assert (told["times that workers came back"], told["workers retired"]) == (1, 3)
 
 
-def test_workers_that_left_by_request_without_replacement_are_missing(cluster, task, graph):
-    run = two_stages(cluster, task, graph, back=None, facts={})
+def test_workers_that_left_by_request_without_replacement_are_missing():
+    run = two_stages(back=None, facts={})
     assert by_code()["adaptive-scaling"].find(run) is None
     assert by_code()["workers-missing"].find(run) is not None
 
 
-def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(cluster, task, find, golden):
-    run = cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([task(1.0)] * 20, facts=ADAPTIVE)
+def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(golden):
+    run = Cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([Task(1.0)] * 20, facts=ADAPTIVE)
     golden(only(find(run), "adaptive-scaling"))
-
-
-def test_retired_and_returned_workers_are_counted_in_the_evidence(cluster, task, graph):
-    run = two_stages(cluster, task, graph)
-    finding = by_code()["adaptive-scaling"].find(run)
-    told = {each.what: each.value for each in finding.evidence}
-    assert told["times that workers came back"] == 1
-    assert told["workers retired"] == 3

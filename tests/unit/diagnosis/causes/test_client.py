@@ -3,10 +3,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.findings import Doing, observed, only, watched
+from support.small_cluster import Cluster, Graph, Task, find, in_turn
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
@@ -21,10 +21,10 @@ SLEEP = ("my_job.py:61 prepare", "time.sleep", 0)
 ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 
-def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
+def rounds(count: int = 3, pause: float = 0.0) -> Observation:
     """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
-    graphs = [graph(after=i - 1, at=pause) if i else graph() for i in range(count)]
-    return cluster(8).run([task(2.0, graph=i, nbytes=2**20) for i in range(count) for _ in range(8)], graphs)
+    graphs = in_turn(count, pause)
+    return Cluster(8).run([Task(2.0, graph=i, nbytes=2**20) for i in range(count) for _ in range(8)], graphs)
 
 
 def in_rounds(pause: float, doing: Doing, count: int = 3) -> Sequence[tuple[float, Doing]]:
@@ -32,71 +32,60 @@ def in_rounds(pause: float, doing: Doing, count: int = 3) -> Sequence[tuple[floa
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.2])
-def test_a_client_that_waits_for_its_tasks_is_healthy(cluster, task, graph, find, pause):
-    observed = watched(rounds(cluster, task, graph, pause=pause), *in_rounds(pause, SLEEP))
+def test_a_client_that_waits_for_its_tasks_is_healthy(pause):
+    observed = watched(rounds(pause=pause), *in_rounds(pause, SLEEP))
     assert not find(observed)
     assert observed.share("client") == pytest.approx(2 * pause / (6 + 2 * pause))
 
 
-@pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0])
-def test_a_client_that_works_before_the_first_graph_is_found_busy(cluster, task, graph, find, seconds, golden_once):
-    observed = watched(rounds(cluster, task, graph, 1), (seconds, SLEEP), (2.0, GATHER), begin=-seconds)
-    finding = golden_once(only(find(observed), "client-busy"))
-    assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
-    assert finding.lost_s == pytest.approx(8 * seconds) == observed.seconds("client")
+LINES = [*[(0.75, (f"my_job.py:{i} step_{i}", "", 0)) for i in range(4)], (0.4, SLEEP)]
+SAME = [(0.5, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
+WORK = ("my_job.py:9 <module>", "", 0)
+# rows of the client from its first action on, the begin of that, and the seconds of its work
+BUSY = {
+    **{f"{s} s before the first graph": ([(s, SLEEP), (2.0, GATHER)], -s, s) for s in (0.5, 2.0, 4.0)},
+    "Dask calls a function to infer its result": ([(2.0, ("my_job.py:7 chunk", META, 0)), (2.0, GATHER)], -2.0, 2.0),
+    # and half a second on the way to the client, which is not its work
+    "before and after all tasks": ([(0.2, SLEEP), (2.5, GATHER), (4.0, WORK)], -0.2, 4.2),
+    "on several lines": ([*LINES, *SAME, (2.0, GATHER)], -4.9, 4.9),
+    "imports": ([(1.0, ("my_job.py:2 main", IMPORT, 0)), (2.0, GATHER)], -1.0, 1.0),
+}
 
 
-def test_a_function_that_dask_calls_to_infer_its_result_makes_the_client_busy(cluster, task, graph, find, golden):
-    asked = ("my_job.py:7 chunk", META, 0)
-    golden(find(watched(rounds(cluster, task, graph, 1), (2.0, asked), (2.0, GATHER), begin=-2.0))["client-busy"])
+@pytest.mark.parametrize("case", BUSY)
+def test_a_client_that_works_while_no_task_is_known_is_found_busy_at_its_main_line(case, golden):
+    rows, begin, seconds = BUSY[case]
+    finding = golden(find(watched(rounds(1), *rows, begin=begin))["client-busy"])
+    assert finding.lost_s == pytest.approx(8 * seconds)
+    usual = Severity.HIGH if seconds > 1 else Severity.MEDIUM
+    assert finding.severity is (Severity.INFO if case == "imports" else usual)
+    before = {each.what: each.value for each in finding.evidence}["seconds before the first graph"]
+    assert before == pytest.approx(-begin)
 
 
 @pytest.mark.parametrize("seconds", [0.5, 4.0])
-def test_a_client_that_works_between_graphs_is_found_busy(cluster, task, graph, find, seconds, golden_once):
-    observed = watched(rounds(cluster, task, graph, pause=seconds), *in_rounds(seconds, SLEEP))
+def test_a_client_that_works_between_graphs_is_found_busy(seconds, golden_once):
+    observed = watched(rounds(pause=seconds), *in_rounds(seconds, SLEEP))
     assert golden_once(find(observed)["client-busy"]).severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
 
 
-def test_a_client_that_works_before_and_after_all_tasks_is_found_busy(cluster, task, graph, find, golden):
-    work = ("my_job.py:9 <module>", "", 0)
-    observed = watched(rounds(cluster, task, graph, 1), (0.2, SLEEP), (2.5, GATHER), (4.0, work), begin=-0.2)
-    finding = golden(find(observed)["client-busy"])
-    assert finding.lost_s == pytest.approx(8 * 4.2)  # and half a second on the way to the client, which is not its work
-    assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
-
-
-def test_of_several_client_lines_the_one_with_most_time_is_named(cluster, task, graph, find, golden):
-    places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
-    same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
-    golden(find(watched(rounds(cluster, task, graph, 1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"])
-
-
 @pytest.mark.parametrize(("pauses", "code", "at"), [(3, "client-busy", 61), (0, "results-awaited-in-loop", 70)])
-def test_the_line_of_the_client_is_kept_as_the_place_of_the_finding(cluster, task, graph, find, pauses, code, at):
-    run = cluster(8).run([task(2.0, graph=i) for i in range(8)], [graph(after=i - 1 if i else None) for i in range(8)])
+def test_the_line_of_the_client_is_kept_as_the_place_of_the_finding(pauses, code, at):
+    run = Cluster(8).run([Task(2.0, graph=i) for i in range(8)], in_turn(8, 0.0))
     begin, waits = -2.0 * pauses, [(2.0, GATHER)] * 8
     place = find(watched(run, *[(2.0, SLEEP)] * pauses, *waits, begin=begin))[code].place
     assert place == Place("my_job.py", at, "prepare" if pauses else "main")
 
 
-def test_a_client_that_works_only_while_tasks_run_is_healthy(cluster, task, graph, find):
-    assert not find(watched(rounds(cluster, task, graph, 1), (1.9, SLEEP), (0.1, GATHER)))
-
-
-def test_a_trial_too_short_for_any_worthwhile_change_is_healthy(cluster, task, find):
-    observed = watched(cluster(8).run([task(0.05)] * 8), (0.05, SLEEP), (0.05, GATHER), begin=-0.05)
+def test_a_client_that_works_while_tasks_run_or_in_a_very_short_trial_is_healthy():
+    assert not find(watched(rounds(1), (1.9, SLEEP), (0.1, GATHER)))
+    observed = watched(Cluster(8).run([Task(0.05)] * 8), (0.05, SLEEP), (0.05, GATHER), begin=-0.05)
     assert observed.share("client") == pytest.approx(0.5)
     assert not find(observed)
 
 
-def test_imports_on_the_client_are_only_information(cluster, task, graph, find, golden):
-    imports = ("my_job.py:2 main", IMPORT, 0)
-    observed = watched(rounds(cluster, task, graph, 1), (1.0, imports), (2.0, GATHER), begin=-1.0)
-    golden(find(observed)["client-busy"])
-
-
-def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(cluster, task, graph, find, golden):
-    observed = watched(rounds(cluster, task, graph, 1), (5.0, GATHER))
+def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(golden):
+    observed = watched(rounds(1), (5.0, GATHER))
     (finding,) = find(observed).values()
     assert (finding.code, finding.lost_s) == ("client-waits", pytest.approx(8 * 3.0))
     golden(finding)
@@ -105,16 +94,16 @@ def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(clus
 @pytest.mark.parametrize(
     ("call", "promised"), [("future.result", True), ("client.run", False), ("client.wait_for_workers", False)]
 )
-def test_a_call_that_is_no_task_takes_as_long_elsewhere(cluster, task, graph, find, call, promised):
-    observed = watched(rounds(cluster, task, graph, 1), (5.0, ("my_job.py:9 main", call, 1)))
+def test_no_gain_is_promised_for_a_call_that_runs_no_task(call, promised):
+    observed = watched(rounds(1), (5.0, ("my_job.py:9 main", call, 1)))
     metrics = replace(observed.trial.metrics, elapsed_s=observed.attempts.elapsed)
     finding = find(Observation.of(replace(observed.trial, metrics=metrics), observed.tables))["client-waits"]
     assert finding.remedy
     assert (finding.gain is not None) == promised
 
 
-def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less(cluster, task, graph, find):
-    small = cluster(8).run([task(2.0) for _ in range(8)], [graph()])
+def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less():
+    small = Cluster(8).run([Task(2.0) for _ in range(8)], [Graph()])
     finding = only(find(watched(small, (5.0, GATHER))), "client-waits")
     assert finding.gain is None
     assert "`client.map(reduce, futures)`" not in finding.remedy
@@ -122,19 +111,17 @@ def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less(cluste
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("pause", [0.2, 4.0])
-def test_waits_for_another_cluster_are_healthy(cluster, task, graph, find, count, pause):
+def test_waits_for_another_cluster_are_healthy(count, pause):
     rows = in_rounds(pause, ELSEWHERE, count)
-    run = watched(
-        rounds(cluster, task, graph, count, pause), (pause, ELSEWHERE), *rows, (pause, ELSEWHERE), begin=-pause
-    )
+    run = watched(rounds(count, pause), (pause, ELSEWHERE), *rows, (pause, ELSEWHERE), begin=-pause)
     assert not find(run)
     assert run.seconds("client") == pytest.approx(0, abs=1e-9)
     assert run.seconds("other_cluster") == pytest.approx(8 * pause * (count + 1))
 
 
-def test_waits_for_another_cluster_do_not_count_as_lost_time(cluster, task, graph, find):
+def test_waits_for_another_cluster_do_not_count_as_lost_time():
     run = watched(
-        rounds(cluster, task, graph, 1),
+        rounds(1),
         *[(3.0, ELSEWHERE), (1.0, SLEEP), (2.0, ELSEWHERE), (2.0, GATHER), (1.5, GATHER), (4.0, ELSEWHERE)],
         begin=-6.0,
     )
@@ -145,9 +132,9 @@ def test_waits_for_another_cluster_do_not_count_as_lost_time(cluster, task, grap
     assert (phases["seconds before the first graph"], phases["seconds after the last task"]) == (0, 1.5)
 
 
-def test_a_loop_is_judged_without_its_waits_for_another_cluster(cluster, task, graph, find):
-    graphs = [graph(after=i - 1, at=5.0) if i else graph() for i in range(10)]
-    loop = cluster(8).run([task(1.0, graph=i) for i in range(10)], graphs)
+def test_a_loop_is_judged_without_its_waits_for_another_cluster():
+    graphs = in_turn(10, 5.0)
+    loop = Cluster(8).run([Task(1.0, graph=i) for i in range(10)], graphs)
     run = watched(loop, (1.0, GATHER), *[(4.0, ELSEWHERE), (1.0, SLEEP), (1.0, GATHER)] * 9)
     finding = find(run)["slow-submission"]
     assert finding.lost_s == pytest.approx(8 * 9 * 1.0 + 7 * 9)
@@ -156,9 +143,9 @@ def test_a_loop_is_judged_without_its_waits_for_another_cluster(cluster, task, g
     assert sent_at_once_saves_s(run, in_tasks=True) == pytest.approx(10 + 9 - 2 - 9 / 8)  # the waits remain
 
 
-def test_the_gaps_of_a_submission_loop_are_not_charged_to_client_busy(cluster, task, graph, find):
-    graphs = [graph(after=i - 1, at=1.0) if i else graph() for i in range(10)]
-    loop = cluster(8).run([task(1.0, graph=i) for i in range(10)], graphs)
+def test_the_gaps_of_a_submission_loop_are_not_charged_to_client_busy():
+    graphs = in_turn(10, 1.0)
+    loop = Cluster(8).run([Task(1.0, graph=i) for i in range(10)], graphs)
     rows = [(1.0, GATHER), *[(1.0, SLEEP), (1.0, GATHER)] * 9]
     assert list(find(watched(loop, *rows))) == ["slow-submission"]
     findings = find(watched(loop, (4.0, SLEEP), *rows, begin=-4.0))
@@ -166,8 +153,8 @@ def test_the_gaps_of_a_submission_loop_are_not_charged_to_client_busy(cluster, t
     assert findings["client-busy"].lost_s == pytest.approx(8 * 4.0)
 
 
-def test_time_in_which_the_scheduler_takes_in_a_graph_is_found_as_large_graph(cluster, task, graph, find):
-    run = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
+def test_time_in_which_the_scheduler_takes_in_a_graph_is_found_as_large_graph():
+    run = Cluster(8).run([Task(2.0)] * 8, [Graph(at=-4.0, seconds=4.0, nbytes=10**9)])
     begin, end = array("d", [EPOCH] * 8), array("d", [EPOCH + 2.0] * 8)
     moments = {"runnable": begin, "assigned": begin, "start": begin, "stop": end, "done": end}
     tasks = {**run.tables["tasks"], **moments}
@@ -177,19 +164,19 @@ def test_time_in_which_the_scheduler_takes_in_a_graph_is_found_as_large_graph(cl
     assert list(find(run)) == ["large-graph"]
 
 
-def test_time_in_which_a_large_graph_is_sent_is_found_as_large_graph(cluster, task, graph, find, golden):
-    observed = cluster(8).run([task(2.0)] * 8, [graph(nbytes=10**9)])
+def test_time_in_which_a_large_graph_is_sent_is_found_as_large_graph(golden):
+    observed = Cluster(8).run([Task(2.0)] * 8, [Graph(nbytes=10**9)])
     (finding,) = find(watched(observed, (6.0, GATHER), begin=-4.0)).values()
     assert (finding.code, finding.lost_s) == ("large-graph", pytest.approx(32))
     golden(finding)
 
 
-def test_without_samples_of_the_client_its_line_is_unknown(cluster, task, graph, find, golden):
-    assert golden(find(rounds(cluster, task, graph, pause=4.0))["client-busy"]).confidence < 0.7
+def test_without_samples_of_the_client_its_line_is_unknown(golden):
+    assert golden(find(rounds(pause=4.0))["client-busy"]).confidence < 0.7
 
 
-def test_a_busy_client_alone_makes_the_verdict_unhealthy(cluster, task, graph, find):
-    observed = watched(rounds(cluster, task, graph, 1), (0.3, SLEEP), (2.0, GATHER), begin=-0.3)
+def test_a_busy_client_alone_makes_the_verdict_unhealthy():
+    observed = watched(rounds(1), (0.3, SLEEP), (2.0, GATHER), begin=-0.3)
     trial = replace(observed.trial, findings=tuple(find(observed).values()))
     assert [finding.code for finding in diagnose(Sweep("mine"), [trial]).findings] == ["client-busy"]
 
@@ -208,11 +195,9 @@ SUBMIT = ("my_job.py:12 main", "client.submit", 0)
         (2_000_000, SLEEP, "slow-submission"),
     ],
 )
-def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(
-    cluster, task, graph, find, nbytes, doing, said, golden
-):
-    tasks = [task(0.1, "func", graph=i) for i in range(20)]
-    sent = cluster(4).run(tasks, [graph(at=0.5 * i, nbytes=nbytes) for i in range(20)])
+def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(nbytes, doing, said, golden):
+    tasks = [Task(0.1, "func", graph=i) for i in range(20)]
+    sent = Cluster(4).run(tasks, [Graph(at=0.5 * i, nbytes=nbytes) for i in range(20)])
     findings = find(watched(sent, (10.0, doing)))
     finding = golden(next(iter(findings.values())))
     assert finding.code == said
@@ -220,36 +205,34 @@ def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(
     assert 0.5 < sent.share_of(finding.lost_s) < 1
 
 
-def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph(cluster, task, graph, find):
+def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph():
     """80 MB a second is about what Dask expects of a connection; 24 MB a second is not."""
-    tasks = [task(0.1, "func", graph=i) for i in range(20)]
+    tasks = [Task(0.1, "func", graph=i) for i in range(20)]
     for every, said in ((0.15, "large-graph"), (0.5, "slow-submission")):
-        sent = cluster(8).run(tasks, [graph(at=every * i, nbytes=12_000_000) for i in range(20)])
+        sent = Cluster(8).run(tasks, [Graph(at=every * i, nbytes=12_000_000) for i in range(20)])
         assert next(iter(find(watched(sent, (every * 20, SLEEP))))) == said
 
 
 @pytest.mark.parametrize(
     ("nbytes", "graphs", "said"),
     [
-        (2_000_000, 1, "client-busy"),  # of 60 tasks: they carry little
+        (2_000_000, 1, "client-busy"),  # one graph of 60 tasks: each carries little
         (20_000_000, 1, "large-graph"),
         (2_000_000, 60, "serialisation-bound"),
         (2_000, 60, "client-busy"),
     ],
 )
-def test_packing_before_the_first_graph_is_classified_by_bytes_and_graphs(
-    cluster, task, graph, find, nbytes, graphs, said
-):
-    tasks = [task(0.5, "func", graph=i % graphs) for i in range(60)]
-    sent = cluster(4).run(tasks, [graph(at=0.001 * i, nbytes=nbytes) for i in range(graphs)])
+def test_packing_before_the_first_graph_is_classified_by_bytes_and_graphs(nbytes, graphs, said):
+    tasks = [Task(0.5, "func", graph=i % graphs) for i in range(60)]
+    sent = Cluster(4).run(tasks, [Graph(at=0.001 * i, nbytes=nbytes) for i in range(graphs)])
     findings = find(watched(sent, (5.0, SUBMIT), (8.0, GATHER), begin=-5.0))
     assert list(findings) == [said]
     assert findings[said].lost_s == pytest.approx(20, rel=0.05)
 
 
-def test_scattering_before_the_first_graph_is_found_as_client_waits(cluster, task, graph, find, golden):
+def test_scattering_before_the_first_graph_is_found_as_client_waits(golden):
     """Round trips of the later graphs do not count as time before the first graph."""
-    observed = cluster(4).run([task(0.05, graph=i) for i in range(12)], [graph(at=0.001 * i) for i in range(12)])
+    observed = Cluster(4).run([Task(0.05, graph=i) for i in range(12)], [Graph(at=0.001 * i) for i in range(12)])
     observed = watched(observed, (0.4, ("my_job.py:10 main", "client.scatter", 1)), begin=-0.4)
     golden(find(observed)["client-waits"])
 
@@ -259,41 +242,37 @@ def test_scattering_before_the_first_graph_is_found_as_client_waits(cluster, tas
 ANSWER = ("my_job.py:30 main", "actor.fit.result", 1)
 
 
-def acting(cluster: Any, task: Any, calls: Sequence[tuple[int, float]], seconds: float = 0.5) -> Observation:
-    """8 actors made in 0.1 s on a worker each, and calls of them: worker, and when in seconds."""
+def acting(calls: Sequence[tuple[int, float]], seconds: float = 0.5) -> Observation:
+    """One actor on each of 8 workers, made in 0.1 s; `calls` are worker and begin in seconds."""
     events = []
     for worker, begin in calls:
         message = {"worker": f"tcp://10.0.0.{worker}:4000", "end": EPOCH + begin + seconds, "seconds": seconds}
         events.append((begin + seconds, ACTOR_CALLS, {**message, "methods": {"M.fit": [1, seconds]}}))
-    observed = cluster(8, events=events).run([task(0.1, "M")] * 8)
+    observed = Cluster(8, events=events).run([Task(0.1, "M")] * 8)
     return watched(observed, (max(begin for _, begin in calls) + seconds, ANSWER))
 
 
-def test_actors_that_are_called_all_at_once_are_healthy(cluster, task, find):
-    observed = acting(cluster, task, [(worker, 0.1 + 0.5 * turn) for turn in range(4) for worker in range(8)])
+def test_actors_that_are_called_all_at_once_or_for_a_short_time_are_healthy():
+    observed = acting([(worker, 0.1 + 0.5 * turn) for turn in range(4) for worker in range(8)])
     assert observed.share("actors") == pytest.approx(2.0 / 2.1)
     assert not find(observed)
     trial = replace(observed.trial, findings=())
     assert diagnose(Sweep("mine"), [trial]).findings[0].code == "healthy"
+    assert not find(acting([(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01))
 
 
-def test_actors_called_one_after_another_are_found_as_results_awaited_in_loop(cluster, task, find, golden):
-    observed = acting(cluster, task, [(i % 8, 0.1 + 0.5 * i) for i in range(16)])
+def test_actors_called_one_after_another_are_found_as_results_awaited_in_loop(golden):
+    observed = acting([(i % 8, 0.1 + 0.5 * i) for i in range(16)])
     assert golden(only(find(observed), "results-awaited-in-loop")).lost_s == pytest.approx(7 * 8.0, rel=0.02)
 
 
-def test_one_actor_that_does_all_the_work_is_found_as_client_waits(cluster, task, find, golden):
-    observed = acting(cluster, task, [(0, 0.1 + 0.5 * i) for i in range(16)])
+def test_one_actor_that_does_all_the_work_is_found_as_client_waits(golden):
+    observed = acting([(0, 0.1 + 0.5 * i) for i in range(16)])
     golden(only(find(observed), "client-waits"))
 
 
-def test_making_actors_between_their_calls_is_not_slow_submission(cluster, task, find, graph, golden):
+def test_making_actors_between_their_calls_is_not_slow_submission(golden):
     message = {"worker": "tcp://10.0.0.0:4000", "end": EPOCH + 0.7, "seconds": 0.5, "methods": {"M.fit": [1, 0.5]}}
-    tasks = [task(0.01, "M"), task(0.01, "M", graph=1), task(0.01, "sqrt", graph=2)]
-    observed = cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [graph(), graph(at=0.1), graph(at=0.75)])
+    tasks = [Task(0.01, "M"), Task(0.01, "M", graph=1), Task(0.01, "sqrt", graph=2)]
+    observed = Cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [Graph(), Graph(at=0.1), Graph(at=0.75)])
     golden(only(find(watched(observed, (0.76, ANSWER))), "client-waits"))
-
-
-def test_short_calls_of_actors_are_healthy(cluster, task, find):
-    observed = acting(cluster, task, [(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01)
-    assert not find(observed)

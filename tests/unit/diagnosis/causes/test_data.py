@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
+from support.small_cluster import Cluster, Graph, Task, in_turn, paused
 
 from scalescope.model.finding import Place, Severity
 from scalescope.model.large_part import LargePart
@@ -35,69 +36,64 @@ def changed(observation, **columns):
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("share", [0.2, 0.6])
-def test_tasks_that_wait_for_transfers_are_found_as_transfer_bound(cluster, task, workers, threads, share, golden_once):
-    tasks = [task(1.0 - share, "reduce", transfer=share, nbytes=10**7)] * workers * threads * 4
-    finding = golden_once(only(found(cluster(workers, threads).run(tasks)), "transfer-bound"))
+def test_tasks_that_wait_for_transfers_are_found_as_transfer_bound(workers, threads, share, golden_once):
+    tasks = [Task(1.0 - share, "reduce", transfer=share, nbytes=10**7)] * workers * threads * 4
+    finding = golden_once(only(found(Cluster(workers, threads).run(tasks)), "transfer-bound"))
     assert finding.lost_s == pytest.approx(share * 4 * workers * threads)
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
 
 
-def test_transferred_bytes_count_once_for_each_receiving_worker(cluster, task, golden):
-    loads = [task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
-    reads = [task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
-    golden(found(cluster(4).run(loads + reads))["transfer-bound"])
+def test_transferred_bytes_count_once_for_each_receiving_worker(golden):
+    loads = [Task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
+    reads = [Task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
+    golden(found(Cluster(4).run(loads + reads))["transfer-bound"])
 
 
 @pytest.mark.parametrize("workers", [4, 20])
-def test_one_result_that_all_tasks_need_is_named(cluster, task, workers, golden_once):
-    tasks = [task(0.2, "model", nbytes=10**9)]
-    tasks += [task(0.5, "predict", (0,), nbytes=8, transfer=2.0 if i < workers else 0.0) for i in range(4 * workers)]
-    golden_once(found(cluster(workers).run(tasks))["transfer-bound"])
+def test_one_result_that_all_tasks_need_is_named(workers, golden_once):
+    tasks = [Task(0.2, "model", nbytes=10**9)]
+    tasks += [Task(0.5, "predict", (0,), nbytes=8, transfer=2.0 if i < workers else 0.0) for i in range(4 * workers)]
+    golden_once(found(Cluster(workers).run(tasks))["transfer-bound"])
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-def test_transfers_hidden_by_computing_are_healthy(cluster, task, threads):
-    """Inputs of the next task arrive while the thread still computes the one before."""
-    run = cluster(4, threads).run([task(1.0)] * 40 * threads)
-    assert not found(changed(run, transfer=0.9, assigned=EPOCH + 1e-9))
+HIDDEN = {"transfer": 0.9, "assigned": EPOCH + 1e-9}  # inputs of the next task arrive while the thread computes
+HEALTHY = {
+    **{
+        f"hidden, {n} threads": lambda n=n: changed(Cluster(4, n).run([Task(1.0)] * 40 * n), **HIDDEN)
+        for n in (1, 2, 4)
+    },
+    "messages of 2 ms": lambda: Cluster(4).run([Task(0.004, transfer=0.002, nbytes=100) for _ in range(400)]),
+    "messages of 5 ms": lambda: Cluster(4).run([Task(0.004, transfer=0.005, nbytes=100) for _ in range(400)]),
+    "a little transfer": lambda: Cluster(4).run([Task(1.0, transfer=0.08)] * 40),
+    "spilling hidden by computing": lambda: changed(Cluster(4).run([Task(1.0)] * 40), disk_write=0.9),
+}
 
 
-@pytest.mark.parametrize("seconds", [0.002, 0.005])
-def test_small_messages_are_not_transfer_bound(cluster, task, seconds):
-    tasks = [task(0.004, transfer=seconds, nbytes=100) for _ in range(400)]
-    assert not found(cluster(4).run(tasks))
-
-
-def test_a_little_transfer_or_spilling_hidden_by_computing_is_healthy(cluster, task):
-    assert not found(cluster(4).run([task(1.0, transfer=0.08)] * 40))
-    assert not found(changed(cluster(4).run([task(1.0)] * 40), disk_write=0.9))
+@pytest.mark.parametrize("case", HEALTHY)
+def test_transfers_that_are_small_or_hidden_by_computing_are_healthy(case):
+    assert not found(HEALTHY[case]())
 
 
 # ------------------------------------------------------------------ serialisation
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_unpacking_reported_by_older_releases_is_found_as_serialisation_bound(
-    cluster, task, workers, threads, golden_once
-):
-    run = cluster(workers, threads, gap_s=0.4).run([task(0.6, "train")] * workers * threads * 6)
+def test_unpacking_reported_by_older_releases_is_found_as_serialisation_bound(workers, threads, golden_once):
+    run = Cluster(workers, threads, gap_s=0.4).run([Task(0.6, "train")] * workers * threads * 6)
     assert golden_once(only(found(changed(run, deserialize=0.4)), "serialisation-bound")).severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
-def test_imports_in_the_first_tasks_of_workers_have_low_severity(cluster, task, workers, golden_once):
-    run = cluster(workers).run([task(2.0 if i < workers else 1.0) for i in range(workers * 4)])
-
-    def start(row):
-        return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
-
-    seen = changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001)
+def test_imports_in_the_first_tasks_of_workers_have_low_severity(workers, golden_once):
+    run = Cluster(workers).run([Task(2.0 if i < workers else 1.0) for i in range(workers * 4)])
+    imports = {"deserialize": lambda row: 1.0 if row < workers else 0.001}
+    seen = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (row < workers), **imports)
     assert golden_once(found(seen)["serialisation-bound"]).severity is Severity.LOW
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])
-def test_tasks_that_carry_large_calls_are_found_as_serialisation_bound(cluster, task, graph, workers, golden_once):
-    run = cluster(workers, gap_s=0.3).run([task(0.05, "unpack")] * workers * 6, [graph(nbytes=2_000_000)])
+def test_tasks_that_carry_large_calls_are_found_as_serialisation_bound(workers, golden_once):
+    run = Cluster(workers, gap_s=0.3).run([Task(0.05, "unpack")] * workers * 6, [Graph(nbytes=2_000_000)])
     finding = golden_once(found(run)["serialisation-bound"])
     assert finding.severity is Severity.HIGH
     assert finding.confidence < 0.9
@@ -111,14 +107,12 @@ def test_tasks_that_carry_large_calls_are_found_as_serialisation_bound(cluster, 
         pytest.param(0.002, 1.0, 40, 5_000_000, id="a large graph that is handed out fast"),
     ],
 )
-def test_light_or_quickly_started_tasks_are_not_serialisation_bound(
-    cluster, task, graph, gap_s, seconds, count, nbytes
-):
-    assert not found(cluster(4, gap_s=gap_s).run([task(seconds)] * count, [graph(nbytes=nbytes)]))
+def test_light_or_quickly_started_tasks_are_not_serialisation_bound(gap_s, seconds, count, nbytes):
+    assert not found(Cluster(4, gap_s=gap_s).run([Task(seconds)] * count, [Graph(nbytes=nbytes)]))
 
 
-def test_random_states_of_many_calls_are_not_what_tasks_wait_for(cluster, task, graph):
-    run = cluster(4, gap_s=0.3).run([task(0.05, "mean_chunk")] * 2_000, [graph(nbytes=1_200_000)])
+def test_random_states_of_many_calls_are_not_what_tasks_wait_for():
+    run = Cluster(4, gap_s=0.3).run([Task(0.05, "mean_chunk")] * 2_000, [Graph(nbytes=1_200_000)])
     part = LargePart(1_200_000, "random_sample", "argument `state_data`", "numpy.ndarray (624)", 500_000, 200, "")
     assert "serialisation-bound" not in found(
         observed(replace(run.trial, facts={"large": [part.to_mapping()]}), run.tables)
@@ -126,10 +120,10 @@ def test_random_states_of_many_calls_are_not_what_tasks_wait_for(cluster, task, 
 
 
 @pytest.mark.parametrize(("shared", "heavy"), [(0, False), (20_000, False), (150_000, True)])
-def test_data_that_all_calls_share_counts_once_for_each_task(cluster, task, graph, shared, heavy):
+def test_data_that_all_calls_share_counts_once_for_each_task(shared, heavy):
     """Data that all calls share is packed once in the graph, but once for each task that is sent to a worker."""
-    calls = [task(0.05, "unpack")] * 2_000
-    run = cluster(4, gap_s=0.3).run(calls, [graph(nbytes=180 * len(calls) + shared)])
+    calls = [Task(0.05, "unpack")] * 2_000
+    run = Cluster(4, gap_s=0.3).run(calls, [Graph(nbytes=180 * len(calls) + shared)])
     at = "my_job.py:14 in run"
     part = LargePart(180 * len(calls) + shared, "unpack", "argument `table`", "dict", shared, len(calls), at)
     run = observed(replace(run.trial, facts={"large": [part.to_mapping()] if shared else []}), run.tables)
@@ -138,8 +132,8 @@ def test_data_that_all_calls_share_counts_once_for_each_task(cluster, task, grap
 
 
 @pytest.mark.parametrize(("again", "predicted_s"), [(False, 4.0), (True, 1.0)])
-def test_no_gain_is_promised_below_what_sending_the_data_once_needs(cluster, task, graph, again, predicted_s):
-    run = cluster(4, gap_s=1.0).run([task(0.1, "unpack")] * 40, [graph(nbytes=100_000_000)] * 4)
+def test_no_gain_is_promised_below_what_sending_the_data_once_needs(again, predicted_s):
+    run = Cluster(4, gap_s=1.0).run([Task(0.1, "unpack")] * 40, [Graph(nbytes=100_000_000)] * 4)
     parts = [
         LargePart(100_000_000, "unpack", "argument `table`", "dict", 100_000_000, 1, "", again and i > 0)
         for i in range(4)
@@ -151,30 +145,25 @@ def test_no_gain_is_promised_below_what_sending_the_data_once_needs(cluster, tas
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
-def test_slow_starts_of_first_tasks_are_found_unless_later_ones_are_slow_too(
-    cluster, task, first_s, later_s, named, golden
-):
-    run = cluster(4, 2).run([task(1.0 + (first_s if i < 8 else later_s)) for i in range(40)])
-
-    def start(row):
-        return run.tables["tasks"]["start"][row] + (first_s if row < 8 else later_s)
-
-    findings = found(changed(run, start=start))
+def test_slow_starts_of_first_tasks_are_found_unless_later_ones_are_slow_too(first_s, later_s, named, golden):
+    run = Cluster(4, 2).run([Task(1.0 + (first_s if i < 8 else later_s)) for i in range(40)])
+    late = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (first_s if row < 8 else later_s))
+    findings = found(late)
     assert ("serialisation-bound" in findings) is named
     assert all(finding.severity is Severity.LOW for finding in findings.values())
     golden(*findings.values())
 
 
-def test_first_tasks_delayed_by_a_stalled_scheduler_are_not_serialisation_bound(cluster, task):
-    run = cluster(4).run([task(4.0 if i < 4 else 1.0) for i in range(40)])
+def test_first_tasks_delayed_by_a_stalled_scheduler_are_not_serialisation_bound():
+    run = Cluster(4).run([Task(4.0 if i < 4 else 1.0) for i in range(40)])
     run = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (3.0 if row < 4 else 0.0))
     lag = {"process": ["scheduler"], "time": array("d", [EPOCH + 3.0]), "seconds": array("d", [2.9])}
     assert "serialisation-bound" not in found(observed(run.trial, {**run.tables, "lag": lag}))
 
 
-def test_waiting_for_a_free_thread_is_not_serialisation_bound(cluster, task, graph):
+def test_waiting_for_a_free_thread_is_not_serialisation_bound():
     """All tasks were assigned at once; each starts when the one before ends."""
-    run = cluster(2).run([task(1.0)] * 20, [graph(nbytes=5_000_000)])
+    run = Cluster(2).run([Task(1.0)] * 20, [Graph(nbytes=5_000_000)])
     assert not found(changed(run, assigned=EPOCH + 1e-9))
 
 
@@ -182,8 +171,8 @@ def test_waiting_for_a_free_thread_is_not_serialisation_bound(cluster, task, gra
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_tasks_that_read_spilled_results_are_found_as_memory_spill(cluster, task, workers, threads, golden_once):
-    run = cluster(workers, threads, gap_s=0.5).run([task(0.5, "sum")] * workers * threads * 4)
+def test_tasks_that_read_spilled_results_are_found_as_memory_spill(workers, threads, golden_once):
+    run = Cluster(workers, threads, gap_s=0.5).run([Task(0.5, "sum")] * workers * threads * 4)
     run = changed(run, disk_read=0.5)
     rows = [("tcp://10.0.0.0:4000", i, spilled) for i, spilled in enumerate([0, 3 * 10**9, 2 * 10**9])]
     memory = from_rows(
@@ -197,20 +186,11 @@ def test_tasks_that_read_spilled_results_are_found_as_memory_spill(cluster, task
     golden_once(only(found(observed(trial, {**run.tables, "memory": memory})), "memory-spill"))
 
 
-def paused(worker, begin, end):
-    topic = f"tcp://10.0.0.{worker}:4000"
-    change = {"action": "worker-status-change"}
-    return [
-        (begin, topic, change | {"prev-status": "running", "status": "paused"}),
-        (end, topic, change | {"prev-status": "paused", "status": "running"}),
-    ]
-
-
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_paused_workers_are_found_as_memory_paused(cluster, task, workers):
+def test_paused_workers_are_found_as_memory_paused(workers):
     """The first worker pauses for a while; tasks wait meanwhile."""
     events = [event for worker in range(workers) for event in paused(worker, 2.0, 6.0)]
-    run = cluster(workers, events=events).run([task(1.0)] * workers * 8)
+    run = Cluster(workers, events=events).run([Task(1.0)] * workers * 8)
 
     def later(name):
         return lambda row: (
@@ -224,8 +204,8 @@ def test_paused_workers_are_found_as_memory_paused(cluster, task, workers):
 
 
 @pytest.mark.parametrize("managed", [50_000_000, 900_000_000], ids=["Dask knows of little", "Dask knows of most"])
-def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(cluster, task, managed, golden):
-    run = cluster(1, events=paused(0, 1.0, 5.0)).run([task(1.0)] * 4)
+def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(managed, golden):
+    run = Cluster(1, events=paused(0, 1.0, 5.0)).run([Task(1.0)] * 4)
     times = [1.0, 6.0, 7.0, 8.0]
     rows = [
         {"worker": "tcp://10.0.0.0:4000", "time": EPOCH + 0.5, "rss": 2 * 10**9},
@@ -240,10 +220,12 @@ def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(cluster, task, m
     golden(found(observed(run.trial, {**run.tables, "memory": memory}))["memory-paused"])
 
 
-def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy(cluster, task):
-    assert not found(cluster(4, events=paused(0, 1.0, 1.2)).run([task(1.0)] * 40))
-    tasks = [task(10.0) if i else task(1.0) for i in range(4)]  # one each, and no more for the one that is paused
-    assert not found(cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
+def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy():
+    assert not found(Cluster(4, events=paused(0, 1.0, 1.2)).run([Task(1.0)] * 40))
+    tasks = [
+        Task(10.0) if i else Task(1.0) for i in range(4)
+    ]  # one task for each worker, so that none waits for the paused one
+    assert not found(Cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
 
 
 # ------------------------------------------------------------------ recomputation
@@ -251,14 +233,12 @@ def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy(cluster, task
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("times", [2, 4])
-def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(
-    cluster, task, graph, workers, threads, times, golden_once
-):
+def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers, threads, times, golden_once):
     each = workers * threads * 3
-    tasks = [task(1.0, "load", graph=i // each) for i in range(each * times)]
-    graphs = [graph(after=i - 1 if i else None) for i in range(times)]
-    run = cluster(workers, threads).run(tasks, graphs)
-    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # keys of the user: new work each time
+    tasks = [Task(1.0, "load", graph=i // each) for i in range(each * times)]
+    graphs = in_turn(times, 0.0)
+    run = Cluster(workers, threads).run(tasks, graphs)
+    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own key: new work each time
     finding = golden_once(only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation"))
     assert finding.lost_s == pytest.approx((times - 1) * each)
 
@@ -272,10 +252,10 @@ def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(
         ({}, 0.0),  # what the tasks did is not known
     ],
 )
-def test_a_step_repeated_inside_fused_tasks_is_found_as_recomputation(cluster, task, graph, stacks, share, golden):
-    tasks = [task(1.0, prefix, graph=i) for i, prefix in enumerate(("chunk_min", "chunk_max")) for _ in range(16)]
+def test_a_step_repeated_inside_fused_tasks_is_found_as_recomputation(stacks, share, golden):
+    tasks = [Task(1.0, prefix, graph=i) for i, prefix in enumerate(("chunk_min", "chunk_max")) for _ in range(16)]
     told = {"prefix": "chunk_max", "step": "load", "first": "chunk_min", "tasks": 16, "seconds": 16.0}
-    run = cluster(4, events=[(9.0, AGAIN, told)]).run(tasks, [graph(), graph(after=0)])
+    run = Cluster(4, events=[(9.0, AGAIN, told)]).run(tasks, [Graph(), Graph(after=0)])
     rows = [
         {"prefix": prefix, "stack": stack, "samples": samples}
         for prefix, counted in stacks.items()
@@ -289,28 +269,22 @@ def test_a_step_repeated_inside_fused_tasks_is_found_as_recomputation(cluster, t
     golden(*findings.values())
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_few_recomputed_tasks_are_healthy(cluster, task, seed):
-    again = set(random.Random(seed).sample(range(100, 200), 5))
-    run = cluster(10).run([task(1.0) for _ in range(200)])
-    assert not found(changed(run, key=lambda row: f"load-{row - 100 if row in again else row:032x}"))
-
-
-def test_retries_that_succeed_are_not_recomputation(cluster, task):
-    """Half of the tasks err once before they finish."""
-    run = cluster(4).run([task(1.0) for _ in range(80)])
-    run = changed(
-        run, key=lambda row: f"get-{row % 40}", status=lambda row: int(row < 40), retries=lambda row: row // 40
-    )
-    assert not found(run)
+def test_a_few_recomputed_tasks_and_retries_that_succeed_are_healthy():
+    for seed in range(3):
+        again = set(random.Random(seed).sample(range(100, 200), 5))
+        run = Cluster(10).run([Task(1.0) for _ in range(200)])
+        assert not found(changed(run, key=lambda row, again=again: f"load-{row - 100 if row in again else row:032x}"))
+    run = Cluster(4).run([Task(1.0) for _ in range(80)])  # half of them err once before they finish
+    retried = {"key": lambda row: f"get-{row % 40}", "status": lambda row: int(row < 40)}
+    assert not found(changed(run, **retried, retries=lambda row: row // 40))
 
 
 @pytest.mark.parametrize("expected", [True, False])
-def test_results_lost_by_scaling_down_are_found_as_recomputation(cluster, task, expected, golden):
+def test_results_lost_by_scaling_down_are_found_as_recomputation(expected, golden):
     """The results were on a worker that was scaled down; a worker that died is another cause."""
     removal = {"action": "remove-worker", "worker": "tcp://10.0.0.0:4000", "expected": expected}
-    run = cluster(2, left={0: 10.5}, events=[(10.5, "all", removal)]).run(
-        [task(1.0, on=(0, 1) if i < 20 else (1,)) for i in range(30)]
+    run = Cluster(2, left={0: 10.5}, events=[(10.5, "all", removal)]).run(
+        [Task(1.0, on=(0, 1) if i < 20 else (1,)) for i in range(30)]
     )
     run = changed(run, key=lambda row: f"load-{(row - 20) * 2 if row >= 20 else row}")
     findings = found(run)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.findings import findings_of, observed, only, watched
+from support.small_cluster import address
 
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
@@ -17,10 +18,6 @@ from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
-
-
-def address(number: int) -> str:
-    return f"tcp://10.0.0.{number}:4000"
 
 
 @dataclass
@@ -70,6 +67,12 @@ class Story:
         self.events.append((when, "all", {name: value for name, value in message.items() if value is not None}))
         if code is not None:
             self.events.append((when + 0.01, "worker-exit", {"worker": address(worker), "exitcode": code}))
+
+    def dies(self, worker: int, since: float, when: float, *keys: str, code: int = 1, given_up: bool = False) -> None:
+        """The worker ends, and cuts these tasks short that it had begun."""
+        for key in keys:
+            self.cut_short(key, worker, since, when, given_up=given_up)
+        self.leaves(worker, when + 0.01, code=code)
 
     def joins(self, number: int, when: float) -> None:
         self.members.append(self._member(number, when))
@@ -246,8 +249,7 @@ def test_two_worker_killing_tasks_are_both_named(golden):
     story = Story(4)
     story.evenly(20, 4)
     for i, key in enumerate(["work-30", "work-31", "work-30", "work-31"]):
-        story.cut_short(key, i, 5.0 + i, 5.5 + i)
-        story.leaves(i, 5.51 + i, code=1)
+        story.dies(i, 5.0 + i, 5.5 + i, key)
     golden(find(story.observation())["worker-killing-task"])
 
 
@@ -256,9 +258,7 @@ def test_tasks_that_always_die_together_are_accused_with_lower_confidence(golden
     story = Story(2, threads=4)
     story.finished("work-9", 0, 0.0)
     for i in range(2):
-        for item in range(4):
-            story.cut_short(f"work-{item}", i, 1.0 + i, 1.5 + i)
-        story.leaves(i, 1.51 + i, code=1)
+        story.dies(i, 1.0 + i, 1.5 + i, *(f"work-{item}" for item in range(4)))
     assert golden(find(story.observation())["worker-killing-task"]).confidence <= 0.7
 
 
@@ -270,16 +270,14 @@ def test_of_two_suspected_tasks_the_one_that_was_running_is_named(since, golden)
         story.finished(f"work-{10 + worker}", worker, 0.0)
     for worker in (0, 1):
         story.cut_short("work-7", worker, 0.9, 1.0 + since, given_up=worker == 1)
-        story.cut_short("work-5", worker, 0.5, 1.0 + since, given_up=worker == 1)
-        story.leaves(worker, 1.0 + since, code=1)
+        story.dies(worker, 0.5, 1.0 + since, "work-5", given_up=worker == 1)
     golden(find(story.observation())["worker-killing-task"])
 
 
 def test_all_worker_time_is_lost_when_no_task_finished():
     story = Story(2)
     for i in range(2):
-        story.cut_short("work-0", i, 1.0 * i, 1.0 * i + 1.0, given_up=i == 1)
-        story.leaves(i, i + 1.01, code=9)
+        story.dies(i, 1.0 * i, i + 1.0, "work-0", code=9, given_up=i == 1)
     observation = story.observation()
     assert observation.attempts is None
     assert find(observation)["worker-killing-task"].lost_s == pytest.approx(2 * 2.0)
@@ -326,31 +324,20 @@ def test_a_task_that_finished_at_last_is_not_called_worker_killing(golden):
     story = Story(4)
     story.evenly(40, 4)
     for worker in (0, 1):
-        story.cut_short("work-50", worker, 4.0 + worker, 4.5 + worker)
-        story.leaves(worker, 4.51 + worker, code=-15)
+        story.dies(worker, 4.0 + worker, 4.5 + worker, "work-50", code=-15)
     story.finished("work-50", 3, 10.0)
     golden(only(find(story.observation()), "worker-died"))
 
 
-def test_workers_that_die_with_different_tasks_are_found_as_worker_died():
-    story = Story(20)
-    story.finished("work-100", 19, 0.0, 30.0)
-    for worker in range(10):
-        story.cut_short(f"work-{worker}", worker, worker, worker + 0.5)
-        story.leaves(worker, worker + 0.51, code=-9)
-    assert list(find(story.observation())) == ["worker-died"]
-
-
-def test_long_tasks_on_a_preempted_cluster_are_not_called_worker_killing():
-    """Every task is interrupted twice, so none of them is to blame."""
+@pytest.mark.parametrize("twice", [False, True], ids=["different tasks", "each task interrupted twice"])
+def test_workers_that_die_with_many_tasks_are_not_called_killed_by_one(twice):
     story = Story(10)
     story.finished("work-100", 9, 0.0, 30.0)
     for worker in range(8):
-        story.cut_short(f"work-{worker}", worker, 0.0, 5.0)
-        story.leaves(worker, 5.01, code=-15)
-        story.joins(20 + worker, 6.0)
-        story.cut_short(f"work-{worker}", 20 + worker, 6.0, 10.0)
-        story.leaves(20 + worker, 10.01, code=-15)
+        story.dies(worker, 0.0, 5.0, f"work-{worker}", code=-15)
+        if twice:
+            story.joins(20 + worker, 6.0)
+            story.dies(20 + worker, 6.0, 10.0, f"work-{worker}", code=-15)
     assert list(find(story.observation())) == ["worker-died"]
 
 
@@ -436,22 +423,18 @@ def test_workers_whose_end_the_resource_manager_explains_are_not_called_missing(
 
 
 @pytest.mark.parametrize("how", ["expected", "retired", "closing"])
-def test_scaling_down_while_no_task_waits_is_healthy(how):
-    """One task runs on to the end; the other workers are sent away."""
-    story = Story(10)
+def test_workers_that_leave_while_no_task_waits_or_after_the_last_one_are_healthy(how):
+    """One task runs on to the end; the other workers are sent away, or end by themselves afterwards."""
+    story, later = Story(10), Story(4)
     for item in range(10):
         story.finished(f"work-{item}", item, 0.0, 20.0 if item == 9 else 1.0)
     for worker in range(9):
         asked_to_leave(story, worker, 1.5, how)
     assert not find(story.observation())
-
-
-def test_workers_that_leave_after_the_last_task_are_healthy():
-    story = Story(4)
-    story.evenly(16, 4)
+    later.evenly(16, 4)
     for worker in range(4):
-        story.leaves(worker, 10.0, code=0)
-    assert not find(story.observation())
+        later.leaves(worker, 10.0, code=0)
+    assert not find(later.observation())
 
 
 @pytest.mark.parametrize(("asked", "came"), [(4, 2), (20, 12), (100, 10)])
@@ -489,17 +472,12 @@ def test_a_driver_that_got_too_few_workers_is_found_as_workers_missing(golden):
 # ------------------------------------------------------------------ healthy
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
-def test_workers_that_finish_all_tasks_are_healthy(workers, threads):
-    story = Story(workers, threads)
-    for item in range(workers * threads * 4):
-        story.finished(f"work-{item}", item % workers, item // (workers * threads))
-    assert not find(story.observation(state=TrialState.VALID))
-
-
-def test_a_failed_workload_or_missing_records_are_not_worker_deaths():
-    story = Story(2)
-    story.finished("work-0", 0, 0.0)
+def test_finished_tasks_a_failed_workload_or_missing_records_are_not_worker_deaths():
+    for workers, threads in ((1, 1), (4, 2), (50, 1)):
+        story = Story(workers, threads)
+        for item in range(workers * threads * 4):
+            story.finished(f"work-{item}", item % workers, item // (workers * threads))
+        assert not find(story.observation(state=TrialState.VALID))
     facts = {"error": {"type": "ValueError", "message": "no", "traceback": ""}}
     assert not find(story.observation(state=TrialState.FAILED, facts=facts))
     trial = Trial("t", Point(2), 0, False, TrialState.INVALID, "the driver died")

@@ -7,21 +7,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from support.findings import observed
+from support.small_cluster import Cluster, Task, find
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 
-STEP_S = 0.5  # so coarse that NVML's delay is none
+STEP_S = 0.5  # seconds between samples; so long that the delay of NVML does not matter
 
 
 @dataclass
 class Use:
-    """What a task of one prefix does with the card."""
+    """Use of the card by a task of one prefix."""
 
     busy: float  # utilisation while it runs
-    doing: str = ""
-    cpu: float = 1.0
+    doing: str = ""  # what the thread does besides, such as `copying`; empty if it runs Python
+    cpu: float = 1.0  # cores that the thread uses
 
 
 def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] = (), cards: int = 0, **facts: dict):
@@ -60,18 +61,16 @@ def codes(found):
     return [code for code in found if code.startswith("gpu-")]
 
 
-@pytest.mark.parametrize("busy", [0.85, 1.0])
-@pytest.mark.parametrize("doing", ["", "copying", "loading"])
-def test_a_gpu_that_is_kept_busy_is_healthy(cluster, task, find, busy, doing):
-    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(busy, doing)}))
-
-
-def test_a_host_with_a_gpu_that_the_workload_never_uses_is_healthy(cluster, task, find):
-    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.0)}))
-
-
-def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy(cluster, task, find):
-    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.85, "copying")}, cards=1))
+@pytest.mark.parametrize(
+    ("busy", "doing", "cards"),
+    [
+        *[(busy, doing, 0) for busy in (0.85, 1.0) for doing in ("", "copying", "loading")],
+        (0.0, "", 0),  # a host with a GPU that the workload never uses
+        (0.85, "copying", 1),  # shared, and not always busy
+    ],
+)
+def test_a_gpu_that_is_kept_busy_or_never_used_is_healthy(busy, doing, cards):
+    assert not find(seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(busy, doing)}, cards=cards))
 
 
 @pytest.mark.parametrize(
@@ -84,8 +83,8 @@ def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy(cluster, 
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_gpu_that_waits_for_data_is_found_as_starved(cluster, task, find, use, word, threads, golden):
-    found = find(seen(cluster(4, threads).run([task(2.0)] * 40), {"work": use}))
+def test_a_gpu_that_waits_for_data_is_found_as_starved(use, word, threads, golden):
+    found = find(seen(Cluster(4, threads).run([Task(2.0)] * 40), {"work": use}))
     assert codes(found) == ["gpu-starved"]
     starved = golden(found["gpu-starved"])
     assert starved.lost_s == pytest.approx(0.7 * 80)
@@ -94,28 +93,28 @@ def test_a_gpu_that_waits_for_data_is_found_as_starved(cluster, task, find, use,
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
-def test_workers_that_wait_for_a_shared_gpu_are_found_as_contended(cluster, task, find, workers):
+def test_workers_that_wait_for_a_shared_gpu_are_found_as_contended(workers):
     uses = {"work": Use(1.0, "copying")}
-    found = find(seen(cluster(workers).run([task(2.0)] * 40), uses, cards=1))
+    found = find(seen(Cluster(workers).run([Task(2.0)] * 40), uses, cards=1))
     assert codes(found) == ["gpu-contended"]
     assert found["gpu-contended"].lost_s == pytest.approx(80 * (1 - 1 / workers))
     assert found["gpu-contended"].gain is None
-    assert not find(seen(cluster(workers).run([task(2.0)] * 40), uses))  # each has its own
+    assert not find(seen(Cluster(workers).run([Task(2.0)] * 40), uses))  # each has its own
 
 
-def test_tasks_that_do_not_use_the_gpu_of_their_worker_are_found_as_gpu_unused(cluster, task, find):
-    tasks = [*[task(2.0, "prepare")] * 20, *[task(2.0)] * 20]
+def test_tasks_that_do_not_use_the_gpu_of_their_worker_are_found_as_gpu_unused():
+    tasks = [*[Task(2.0, "prepare")] * 20, *[Task(2.0)] * 20]
     uses = {"prepare": Use(0.0), "work": Use(0.95)}
-    found = find(seen(cluster(4).run(tasks), uses))
+    found = find(seen(Cluster(4).run(tasks), uses))
     assert codes(found) == ["gpu-unused"]
     assert found["gpu-unused"].lost_s == pytest.approx(40)
-    alone = seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.0)})
+    alone = seen(Cluster(4).run([Task(2.0)] * 40), {"work": Use(0.0)})
     asked = replace(alone.trial, facts={**alone.trial.facts, "cluster": {"gpus": 1}})
     assert codes(find(observed(asked, alone.tables))) == ["gpu-unused"]
 
 
-def test_tasks_that_need_a_gpu_on_workers_without_one_are_found_as_gpu_missing(cluster, task, find, golden):
-    trial = cluster(4, slower={3: 5.0}).run([task(2.0)] * 60)
+def test_tasks_that_need_a_gpu_on_workers_without_one_are_found_as_gpu_missing(golden):
+    trial = Cluster(4, slower={3: 5.0}).run([Task(2.0)] * 60)
     found = find(seen(trial, {"work": Use(0.95)}, without=(3,)))
     assert list(found) == ["gpu-missing"]
     golden(found["gpu-missing"])
@@ -136,8 +135,8 @@ def error(text):
         ("ValueError: a column is missing", ""),
     ],
 )
-def test_errors_of_cuda_are_found_as_gpu_missing_or_gpu_memory_full(cluster, task, find, text, code):
-    found = find(cluster(4, events=[error(text)]).run([task(2.0)] * 40))
+def test_errors_of_cuda_are_found_as_gpu_missing_or_gpu_memory_full(text, code):
+    found = find(Cluster(4, events=[error(text)]).run([Task(2.0)] * 40))
     assert list(found) == ([code] if code else [])
 
 
@@ -145,17 +144,15 @@ def test_errors_of_cuda_are_found_as_gpu_missing_or_gpu_memory_full(cluster, tas
     ("facts", "code"),
     [({"throttled": 0.6}, "gpu-slow"), ({"processes": 3}, "gpu-slow"), ({"throttled": 0.1}, "slow-worker")],
 )
-def test_a_throttled_or_shared_gpu_is_found_as_gpu_slow(cluster, task, find, facts, code):
-    trial = cluster(8, slower={2: 3.0}).run([task(2.0)] * 80)
+def test_a_throttled_or_shared_gpu_is_found_as_gpu_slow(facts, code):
+    trial = Cluster(8, slower={2: 3.0}).run([Task(2.0)] * 80)
     assert next(iter(find(seen(trial, {"work": Use(0.95)}, _2=facts)))) == code
 
 
 @pytest.mark.parametrize(("read_s", "severity"), [(1.0, Severity.HIGH), (0.01, Severity.INFO)])
-def test_results_that_dask_cuda_moves_to_the_host_are_found_as_gpu_memory_full(
-    cluster, task, find, read_s, severity, golden
-):
+def test_results_that_dask_cuda_moves_to_the_host_are_found_as_gpu_memory_full(read_s, severity, golden):
     """distributed counts the time as reading from disk and writing to it."""
-    trial = cluster(1, gap_s=1.0).run([task(2.0)] * 20)
+    trial = Cluster(1, gap_s=1.0).run([Task(2.0)] * 20)
     trial.tables["tasks"]["disk_read"] = [read_s] * 20
     found = find(seen(trial, {"work": Use(0.95)}, _0={"moved": 5 * 10**9}))
     assert found["gpu-memory-full"].severity is severity

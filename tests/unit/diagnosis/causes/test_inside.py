@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
+from support.small_cluster import Cluster, Task
 
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
@@ -24,9 +25,9 @@ IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch
 PICKLE = "job.py:7 load;pickle.load()"
 
 
-def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
-    """A trial whose tasks did this, by stack and share of the samples."""
-    run = cluster(workers).run([task(first_s, "load"), *(task(1.0, "load") for _ in range(workers * each - 1))])
+def ran(stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
+    """A trial whose samples of tasks show these stacks, with their shares."""
+    run = Cluster(workers).run([Task(first_s, "load"), *(Task(1.0, "load") for _ in range(workers * each - 1))])
     spent = workers * each
     told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
     facts = {"host": {"hostname": "h"}, "cluster": {"clock": "real"}}
@@ -39,7 +40,7 @@ def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
     [
         ({}, 0.05),
         ({COMPUTE: 1.0}, 0.98),
-        ({COMPUTE: 1.0}, 0.4),  # the interpreter, or a busy host
+        ({COMPUTE: 1.0}, 0.4),  # the rest is the interpreter lock, or a busy host
         ({"job.py:7 load;pandas.core.frame.sort_values;numpy.argsort()": 1.0}, 0.98),
         ({"job.py:7 load;json.loads;json.decoder.decode": 1.0}, 0.98),
         ({COMPUTE: 0.95, LOCK: 0.05}, 0.95),
@@ -48,17 +49,17 @@ def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
         ({"job.py:7 load;distributed.lock.__enter__;distributed.utils.sync;threading.wait;w.acquire()": 1.0}, 0.02),
     ],
 )
-def test_tasks_that_compute_or_hardly_wait_are_healthy(cluster, task, stacks, cpu):
-    assert found(ran(cluster, task, stacks, cpu=cpu)) == {}
+def test_tasks_that_compute_or_hardly_wait_are_healthy(stacks, cpu):
+    assert found(ran(stacks, cpu=cpu)) == {}
 
 
-def test_library_code_called_by_another_library_counts_as_work(cluster, task):
+def test_library_code_called_by_another_library_counts_as_work():
     """A library that runs the user's function is not blamed for what another library computes in it."""
     stacks = {
         "joblib.parallel.call;job.py:7 load": 0.2,
         "joblib.parallel.call;sklearn.base.fit;sklearn.tree.build()": 0.8,
     }
-    assert found(ran(cluster, task, stacks, cpu=0.98)) == {}
+    assert found(ran(stacks, cpu=0.98)) == {}
 
 
 # ------------------------------------------------------------------ locks
@@ -71,45 +72,45 @@ def test_library_code_called_by_another_library_counts_as_work(cluster, task):
         "dask.utils.__enter__;self.lock.__enter__()",
     ],
 )
-def test_a_lock_is_named_by_its_call(cluster, task, call, golden):
-    run = ran(cluster, task, {f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
+def test_a_lock_is_named_by_its_call(call, golden):
+    run = ran({f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
     finding = golden(only(found(run), "lock-bound"))  # more threads do not help
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
 
 
-def test_without_the_lock_tasks_take_as_long_as_the_one_that_nobody_was_before(cluster, task):
-    run = ran(cluster, task, {LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
+def test_without_the_lock_all_tasks_would_take_as_long_as_the_one_that_never_waited():
+    run = ran({LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
     gain = found(run)["lock-bound"].gain
     assert gain.predicted_s == pytest.approx(gain.now_s * 0.25, rel=0.1)
 
 
-def test_no_gain_is_promised_where_a_database_serves_one_writer(cluster, task):
-    assert found(staggered(cluster, task, "job.py:7 load;database.execute()", apart=1.0))["lock-bound"].gain is None
-    threads = ran(cluster, task, {"job.py:7 load;database.execute()": 1.0}, first_s=0.95)
+def test_no_gain_is_promised_where_a_database_serves_one_writer():
+    assert found(staggered("job.py:7 load;database.execute()", apart=1.0))["lock-bound"].gain is None
+    threads = ran({"job.py:7 load;database.execute()": 1.0}, first_s=0.95)
     finding = only(found(threads), "undersubscribed-threads")
     assert finding.remedy
     assert finding.gain is None
 
 
-def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores(cluster, task):
-    run = ran(cluster, task, {LOCK: 1.0}, cpu=0.6)
+def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores():
+    run = ran({LOCK: 1.0}, cpu=0.6)
     assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
 
 
 @pytest.mark.parametrize(
     ("error", "is_lock"), [("BlockingIOError", True), ("FileExistsError", True), ("OSError", False)]
 )
-def test_a_lock_file_of_the_user_is_found_as_a_lock_and_not_as_retries(cluster, task, error, is_lock):
+def test_a_lock_file_of_the_user_is_found_as_a_lock_and_not_as_retries(error, is_lock):
     """A task sleeps between attempts at a lock file, or at `flock` without waiting."""
-    run = ran(cluster, task, {f"job.py:7 load;time.sleep [after {error}]()": 1.0})
+    run = ran({f"job.py:7 load;time.sleep [after {error}]()": 1.0})
     findings = findings_of(run, {"lock-bound", "retried-tasks"})
     assert list(findings) == (["lock-bound"] if is_lock else ["retried-tasks"])
     assert not is_lock or findings["lock-bound"].gain is None
 
 
-def staggered(cluster, task, stack, apart):
+def staggered(stack, apart):
     """Four tasks run at a time; their ends are `apart` seconds from each other."""
-    run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
+    run = ran({stack: 1.0}, workers=4, each=10, cpu=0.01)
     rows = []
     for i in range(40):
         stop = 1000.0 + (i // 4 * 4 + 4 + i % 4 * apart) * 0.25
@@ -119,9 +120,9 @@ def staggered(cluster, task, stack, apart):
 
 
 @pytest.mark.parametrize("stack", ["job.py:7 load;database.execute()", "job.py:7 load;queue.get;threading.wait"])
-def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(cluster, task, stack):
-    assert "lock-bound" in found(staggered(cluster, task, stack, apart=1.0))
-    assert "lock-bound" not in found(staggered(cluster, task, stack, apart=0.0))
+def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(stack):
+    assert "lock-bound" in found(staggered(stack, apart=1.0))
+    assert "lock-bound" not in found(staggered(stack, apart=0.0))
 
 
 # ------------------------------------------------------------------ around the work
@@ -138,8 +139,8 @@ def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(cluster, 
         pytest.param({"luigi.worker.run;luigi.worker.log": 0.8, "luigi.worker.run;job.py:7 load": 0.2}, id="framework"),
     ],
 )
-def test_overhead_inside_tasks_is_named_with_its_remedy(cluster, task, stacks, golden):
-    golden(only(found(ran(cluster, task, stacks)), "task-overhead"))
+def test_overhead_inside_tasks_is_named_with_its_remedy(stacks, golden):
+    golden(only(found(ran(stacks)), "task-overhead"))
 
 
 @pytest.mark.parametrize(
@@ -150,10 +151,8 @@ def test_overhead_inside_tasks_is_named_with_its_remedy(cluster, task, stacks, g
         pytest.param(1.0, "job.py:3 <module>", Severity.HIGH, id="each task imports"),
     ],
 )
-def test_imports_once_in_each_worker_are_no_fault_of_a_script_that_makes_them(
-    cluster, task, first_s, made_at, severity
-):
-    run = ran(cluster, task, {IMPORT: 0.5, COMPUTE: 0.5}, workers=1, each=10, first_s=first_s)
+def test_imports_once_in_each_worker_are_no_fault_of_a_script_that_makes_them(first_s, made_at, severity):
+    run = ran({IMPORT: 0.5, COMPUTE: 0.5}, workers=1, each=10, first_s=first_s)
     facts = {**run.trial.facts, "cluster": {"clock": "real", "made_at": made_at}}
     finding = found(observed(replace(run.trial, facts=facts), run.tables))["task-overhead"]
     assert finding.severity is severity
@@ -170,10 +169,10 @@ def test_imports_once_in_each_worker_are_no_fault_of_a_script_that_makes_them(
         pytest.param({"samples": 50, "reading": 50}, False, id="it costs little"),
     ],
 )
-def test_a_call_that_each_task_makes_anew(cluster, task, changes, named, golden_once):
+def test_a_call_that_each_task_repeats_is_found_as_task_overhead(changes, named, golden_once):
     told = {"prefix": "load", "call": "open_model", "arguments": "'m.json', None", "where": "job.py:9 load"}
     told |= {"samples": 700, "reading": 600, "tasks": 36, "processes": 2, "seen": 40, **changes}
-    run = ran(cluster, task, {COMPUTE: 1.0}, cpu=0.98)
+    run = ran({COMPUTE: 1.0}, cpu=0.98)
     event = {"time": 0.0, "topic": "same-call", "message": json.dumps(told)}
     findings = found(observed(run.trial, {**run.tables, "events": from_rows("events", [event])}))
     assert ("task-overhead" in findings) == named
@@ -184,30 +183,25 @@ def test_a_call_that_each_task_makes_anew(cluster, task, changes, named, golden_
 # ------------------------------------------------------------------ the outside
 
 
-@pytest.mark.parametrize("stack", [SLEEP, RECEIVE])
+@pytest.mark.parametrize(
+    ("stacks", "cpu", "threads"),
+    [({SLEEP: 1.0}, 0.05, 8), ({RECEIVE: 1.0}, 0.05, 8), ({SLEEP: 0.6, COMPUTE: 0.4}, 0.4, 3)],
+)
 @pytest.mark.parametrize(("workers", "each"), [(1, 16), (4, 20), (20, 16)])
-def test_more_threads_are_advised_for_tasks_that_sleep_or_wait_for_io(cluster, task, stack, workers, each, golden_once):
-    finding = golden_once(
-        found(ran(cluster, task, {stack: 1.0}, workers=workers, each=each))["undersubscribed-threads"]
-    )
+def test_more_threads_are_advised_the_more_tasks_sleep_or_wait_for_io(stacks, cpu, threads, workers, each, golden_once):
+    finding = golden_once(found(ran(stacks, cpu=cpu, workers=workers, each=each))["undersubscribed-threads"])
     assert finding.severity is Severity.LOW
-    assert finding.gain is not None
-    assert finding.gain.predicted_s < 0.3 * finding.gain.now_s
-    assert finding.gain.change == {"threads_per_worker": 8}
+    assert finding.gain.predicted_s < 0.5 * finding.gain.now_s
+    assert finding.gain.change == {"threads_per_worker": threads}
 
 
-def test_programs_started_by_tasks_get_no_advice_if_the_host_load_is_unknown(cluster, task):
-    assert found(ran(cluster, task, {PROGRAM: 1.0})) == {}
+def test_programs_started_by_tasks_get_no_advice_if_the_host_load_is_unknown():
+    assert found(ran({PROGRAM: 1.0})) == {}
 
 
-def test_tasks_that_compute_part_of_the_time_are_advised_fewer_threads(cluster, task):
-    finding = found(ran(cluster, task, {SLEEP: 0.6, COMPUTE: 0.4}, cpu=0.4))["undersubscribed-threads"]
-    assert finding.gain.change == {"threads_per_worker": 3}
-
-
-def test_more_threads_than_tasks_are_not_advised(cluster, task):
-    assert found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=1)) == {}
-    few = found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=4))
+def test_more_threads_than_tasks_are_not_advised():
+    assert found(ran({SLEEP: 1.0}, workers=8, each=1)) == {}
+    few = found(ran({SLEEP: 1.0}, workers=8, each=4))
     assert {finding.severity for finding in few.values()} <= {Severity.INFO}
 
 
@@ -217,12 +211,11 @@ LOOP_CODES = {"event-loop-blocked", "undersubscribed-threads", "gil-bound", "loc
 BLOCKS = "event-loop;job.py:7 load;time.sleep()"
 
 
-def on_loops(cluster, task, stack, share, *, threads=4, workers=2, each=40):
-    """Coroutine functions of half a second, one at a time on each worker, which has so many threads."""
-    run = cluster(workers).run([task(0.5, "load") for _ in range(workers * each)])
-    spent = workers * each * 0.5
-    tables = {**run.tables, **inside({"load": (0.0, spent)}, {stack: round(100 * spent * share)})}
-    tables["workers"] = {**tables["workers"], "nthreads": [threads] * workers}
+def on_loops(stack, share, *, threads=4):
+    """Coroutine functions of half a second, one at a time on each of 2 workers of `threads` threads."""
+    run = Cluster(2).run([Task(0.5, "load") for _ in range(80)])
+    tables = {**run.tables, **inside({"load": (0.0, 40.0)}, {stack: round(4000 * share)})}
+    tables["workers"] = {**tables["workers"], "nthreads": [threads] * 2}
     metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
     trial = replace(run.trial, point=replace(run.trial.point, threads_per_worker=threads), metrics=metrics)
     return findings_of(observed(replace(trial, facts={"cluster": {"clock": "real"}}), tables), LOOP_CODES)
@@ -233,27 +226,20 @@ def on_loops(cluster, task, stack, share, *, threads=4, workers=2, each=40):
     ["time.sleep()", "requests.api.get;urllib3.connection.request;ssl.read;self._sslobj.read()", "lock.acquire()"],
 )
 @pytest.mark.parametrize("threads", [2, 8])
-def test_a_call_that_blocks_the_event_loop_is_named(cluster, task, call, threads, golden):
-    findings = on_loops(cluster, task, f"event-loop;job.py:7 load;{call}", 0.95, threads=threads)
+def test_a_call_that_blocks_the_event_loop_is_named(call, threads, golden):
+    findings = on_loops(f"event-loop;job.py:7 load;{call}", 0.95, threads=threads)
     finding = golden(only(findings, "event-loop-blocked"))
     assert finding.lost_s == pytest.approx(0.95 * 40.0 * (threads - 1), rel=0.1)
     assert finding.gain.predicted_s < 0.6 * finding.gain.now_s
 
 
-def test_a_blocked_event_loop_with_one_thread_per_worker_predicts_no_gain(cluster, task, golden):
-    finding = golden(only(on_loops(cluster, task, BLOCKS, 0.95, threads=1), "event-loop-blocked"))
-    assert (finding.severity, finding.lost_s, finding.gain) == (Severity.LOW, 0.0, None)
-
-
-def test_coroutines_that_compute_predict_no_gain_from_threads(cluster, task, golden):
-    finding = golden(only(on_loops(cluster, task, "event-loop;job.py:7 load", 1.0), "event-loop-blocked"))
+@pytest.mark.parametrize(("stack", "threads"), [(BLOCKS, 1), ("event-loop;job.py:7 load", 4)])
+def test_coroutines_with_one_thread_or_that_compute_predict_no_gain(stack, threads, golden):
+    finding = golden(only(on_loops(stack, 0.95, threads=threads), "event-loop-blocked"))
     assert finding.gain is None
+    assert threads > 1 or (finding.severity, finding.lost_s) == (Severity.LOW, 0.0)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02])
-def test_coroutines_that_await_do_not_block_the_event_loop(cluster, task, share):
-    assert "event-loop-blocked" not in on_loops(cluster, task, BLOCKS, share)
-
-
-def test_plain_functions_that_sleep_do_not_block_the_event_loop(cluster, task):
-    assert "event-loop-blocked" not in on_loops(cluster, task, SLEEP, 1.0)
+@pytest.mark.parametrize(("stack", "share"), [(BLOCKS, 0.0), (BLOCKS, 0.02), (SLEEP, 1.0)])
+def test_coroutines_that_await_or_plain_functions_that_sleep_do_not_block_the_event_loop(stack, share):
+    assert "event-loop-blocked" not in on_loops(stack, share)

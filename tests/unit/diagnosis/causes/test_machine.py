@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
+from support.small_cluster import Cluster, Task
 
 from scalescope.diagnosis.evidence import host_cpu
 from scalescope.model.finding import PERHAPS, Severity
@@ -21,13 +22,13 @@ found = partial(findings_of, codes=CODES, bounded=CODES)
 
 
 def load(cpus=8, *, ours=0.3, own=0.0, others=0.02, stolen=0.0, seconds=9.0):
-    """What the driver says of its host."""
+    """The fact `host.load`: shares of the host's cores."""
     shares = {"ours": ours, "own": own, "others": others, "stolen": stolen, "idle": 1 - ours - others - stolen}
     return {"cpus": cpus, "seconds": seconds, **shares}
 
 
 def on(observation, host, *, cpu=None, lag=(), graphs=(), clock="real", late=lambda *_: 0.0, workers=None):
-    """The same trial on a host, with samples of each worker's CPU (a number, or of worker and sample) and stalls."""
+    """The same trial on a host, with samples of CPU (a number, or a function of worker and sample) and stalls."""
     addresses = observation.tables["workers"]["worker"]
     seconds = observation.attempts.makespan
     tables = dict(observation.tables)
@@ -64,16 +65,16 @@ def within_one_process(observation):
 KEPT_S = 0.008  # seconds between two tasks while threads keep the interpreter lock
 
 
-def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
+def full(workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
     """A trial in which all threads compute all the time."""
-    return cluster(workers, threads, gap_s=gap_s).run([task(seconds, "parse") for _ in range(workers * threads * each)])
+    return Cluster(workers, threads, gap_s=gap_s).run([Task(seconds, "parse") for _ in range(workers * threads * each)])
 
 
 # ------------------------------------------------------------------ what is computed
 
 
 def clocks(observation, *, computing, for_core, stack="job.py:9 parse"):
-    """The same trial, whose threads told these shares of their time, and waited for the rest."""
+    """The same trial with clocks of threads: shares of computing and of waiting for a core; they wait for the rest."""
     busy = observation.seconds("busy")
     told = inside({"parse": (computing * busy, (1 - computing) * busy)}, {stack: 1000})
     workers = dict(observation.tables["workers"])
@@ -81,15 +82,15 @@ def clocks(observation, *, computing, for_core, stack="job.py:9 parse"):
     return observed(observation.trial, {**observation.tables, **told, "workers": workers})
 
 
-def test_running_tasks_are_averaged_between_two_samples(cluster, task):
-    run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
+def test_running_tasks_are_averaged_between_two_samples():
+    run = Cluster(2, 2).run([Task(1.0), Task(2.0), Task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
     found = host_cpu.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
     assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
 
 
-def test_cpu_samples_follow_the_clock_of_each_worker(cluster, task):
-    run = on(full(cluster, task, 2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
+def test_cpu_samples_follow_the_clock_of_each_worker():
+    run = on(full(2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
     samples = host_cpu.samples(run)
     assert set(samples.worker) == {0, 1}
     assert samples.seconds == pytest.approx(0.5)
@@ -111,18 +112,16 @@ def test_cpu_samples_follow_the_clock_of_each_worker(cluster, task):
         pytest.param(0.02, 0.03, "job.py:9 parse", False, id="they wait in a call that is not known"),
     ],
 )
-def test_threads_take_turns_on_a_host_that_others_fill(cluster, task, computing, for_core, stack, is_locked):
-    run = on(full(cluster, task, 1, 4, gap_s=KEPT_S), load(2, ours=0.2, others=0.78))
+def test_threads_that_take_turns_are_gil_bound_on_a_full_host_too(computing, for_core, stack, is_locked):
+    run = on(full(1, 4, gap_s=KEPT_S), load(2, ours=0.2, others=0.78))
     assert ("gil-bound" in found(clocks(run, computing=computing, for_core=for_core, stack=stack))) == is_locked
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_threads_that_share_one_core_per_worker_are_found_as_gil_bound(
-    cluster, task, workers, threads, seed, golden_once
-):
+def test_threads_that_share_one_core_per_worker_are_found_as_gil_bound(workers, threads, seed, golden_once):
     rng = random.Random(seed)
-    run = full(cluster, task, workers, threads, gap_s=KEPT_S)
+    run = full(workers, threads, gap_s=KEPT_S)
     finding = golden_once(
         only(found(on(run, load(4 * workers, ours=0.3), cpu=lambda *_: rng.gauss(1.0, 0.05))), "gil-bound")
     )
@@ -130,103 +129,83 @@ def test_threads_that_share_one_core_per_worker_are_found_as_gil_bound(
     assert finding.lost_s == pytest.approx((threads - 1) * workers * run.attempts.makespan, rel=0.2)
 
 
-def test_gil_bound_workers_are_found_among_others(cluster, task, golden):
-    run = full(cluster, task, 4, 4, gap_s=KEPT_S)
+def test_gil_bound_workers_are_found_among_others(golden):
+    run = full(4, 4, gap_s=KEPT_S)
     golden(found(on(run, load(32), cpu=lambda worker, _: 1.0 if worker < 2 else 3.9))["gil-bound"])
 
 
 @pytest.mark.parametrize(("cpu", "is_locked"), [(1.0, True), (3.8, False), (0.1, False)])
-def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cluster, task, cpu, is_locked, golden):
-    run = within_one_process(full(cluster, task, 2, 2, gap_s=KEPT_S))
+def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cpu, is_locked, golden):
+    run = within_one_process(full(2, 2, gap_s=KEPT_S))
     findings = found(on(run, load(8, ours=0.2), cpu=cpu, workers=1))
     assert ("gil-bound" in findings) == is_locked
     golden(*findings.values())
 
 
-def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown(cluster, task):
-    run = on(full(cluster, task, 4, 4, gap_s=KEPT_S), None, cpu=1.0)
+def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown():
+    run = on(full(4, 4, gap_s=KEPT_S), None, cpu=1.0)
     assert found(run)["gil-bound"].confidence < 0.7
 
 
-@pytest.mark.parametrize("gap_s", [0.0, 0.001])
-@pytest.mark.parametrize("threads", [2, 4])
-def test_tasks_that_partly_wait_and_use_one_core_are_not_gil_bound(cluster, task, threads, gap_s):
-    """Each next task starts at once, so no thread holds the interpreter lock."""
-    assert "gil-bound" not in found(on(full(cluster, task, 1, threads, gap_s=gap_s), load(4), cpu=1.0))
+# Workers, threads, host, samples and other arguments of `full`, by name. If the lock is free, each next task starts at
+# once.
+UNLOCKED = {
+    **{
+        f"they partly wait, {threads} threads, gap {gap_s}": (1, threads, load(4), {"cpu": 1.0}, {"gap_s": gap_s})
+        for threads in (2, 4)
+        for gap_s in (0.0, 0.001)
+    },
+    **{
+        f"{why}, {workers} workers": (workers, 4, load(16 * workers, ours=min(cpu / 16, 0.9)), {"cpu": cpu}, {})
+        for why, cpu in {"release the lock": 3.9, "half releases it": 2.0, "sleep": 0.02, "wait for I/O": 0.5}.items()
+        for workers in (1, 4, 20)
+    },
+    "bursts of four cores": (2, 4, load(16), {"cpu": lambda _, sample: 4.0 if sample % 4 == 0 else 0.05}, {}),
+    "one thread each": (4, 1, load(8, ours=0.55), {"cpu": 1.0}, {}),
+    "no second core to be had": (1, 4, load(1, ours=0.97), {"cpu": 0.98}, {}),
+    # only the first worker of a process has samples; its CPU is that of all of them
+    "workers that share a process": (20, 2, load(80), {"cpu": 1.0, "workers": 10}, {}),
+    "CPU not recorded": (2, 4, load(8), {"cpu": 0.0}, {}),
+}
+
+
+@pytest.mark.parametrize("case", UNLOCKED)
+def test_threads_that_do_not_wait_for_the_lock_are_not_gil_bound(case):
+    workers, threads, host, samples, more = UNLOCKED[case]
+    assert "gil-bound" not in found(on(full(workers, threads, **more), host, **samples))
 
 
 @pytest.mark.parametrize(("late", "is_locked"), [([1, 7], True), ([1, 1, 1, 7], False)])
-def test_two_threads_are_gil_bound_only_if_half_of_their_tasks_start_late(cluster, task, monkeypatch, late, is_locked):
-    run = full(cluster, task, 1, 2)
+def test_two_threads_are_gil_bound_only_if_half_of_their_tasks_start_late(monkeypatch, late, is_locked):
+    run = full(1, 2)
     handed = np.tile(np.array(late) / 1000, 20 // len(late))
     monkeypatch.setattr("scalescope.diagnosis.causes.gil_bound.handed_over", lambda observation: handed)
     assert ("gil-bound" in found(on(run, load(4), cpu=1.0))) == is_locked
 
 
-def test_a_trial_too_short_for_samples_is_judged_by_the_load_of_the_host(cluster, task):
+def test_a_trial_too_short_for_samples_is_judged_by_the_load_of_the_host():
     short = {"seconds": 0.08, "each": 4}
-    run = full(cluster, task, 1, 3, gap_s=KEPT_S, **short)
+    run = full(1, 3, gap_s=KEPT_S, **short)
     took = {"seconds": run.attempts.makespan}
     finding = found(on(run, load(2, ours=0.5, **took)))["gil-bound"]
     assert finding.confidence < 0.9
     assert finding.evidence[1].source == "facts host.load"
     for host in (load(2, ours=0.95, **took), load(2, ours=0.1, **took), load(8, ours=0.35, **took), None):
         assert "gil-bound" not in found(on(run, host)), host
-    assert "gil-bound" not in found(on(full(cluster, task, 1, 3, **short), load(2, ours=0.5, **took)))
+    assert "gil-bound" not in found(on(full(1, 3, **short), load(2, ours=0.5, **took)))
 
 
-def test_cpu_time_of_the_driver_does_not_count_as_that_of_the_workers(cluster, task):
+def test_cpu_time_of_the_driver_does_not_count_as_that_of_the_workers():
     """The client and the scheduler of a local cluster run in the driver, also before and after the tasks."""
-    run = full(cluster, task, 1, 3, gap_s=KEPT_S, seconds=0.08, each=4)
+    run = full(1, 3, gap_s=KEPT_S, seconds=0.08, each=4)
     took = {"seconds": 1.2 * run.attempts.makespan}
     assert "gil-bound" in found(on(run, load(2, ours=0.75, own=0.33, **took)))
     assert "gil-bound" not in found(on(run, load(2, ours=0.75, **took)))
     assert "gil-bound" not in found(on(run, load(2, ours=0.75, own=0.6, **took)))
 
 
-@pytest.mark.parametrize(
-    ("cpu", "why"),
-    [
-        (3.9, "tasks that release the lock use a core each"),
-        (2.0, "two cores: half of the work releases it"),
-        (0.02, "tasks that sleep"),
-        (0.5, "tasks that wait for I/O most of the time"),
-    ],
-)
-@pytest.mark.parametrize("workers", [1, 4, 20])
-def test_threads_that_release_the_lock_or_wait_are_not_gil_bound(cluster, task, workers, cpu, why):
-    ours = min(cpu / 16, 0.9)
-    run = on(full(cluster, task, workers, 4), load(16 * workers, ours=ours), cpu=cpu)
-    assert "gil-bound" not in found(run), why
-
-
-def test_one_core_on_average_with_bursts_of_four_is_not_gil_bound(cluster, task):
-    """Four cores compute for a quarter of the time."""
-    run = on(full(cluster, task, 2, 4), load(16), cpu=lambda _, sample: 4.0 if sample % 4 == 0 else 0.05)
-    assert "gil-bound" not in found(run)
-
-
-@pytest.mark.parametrize(
-    ("workers", "threads", "host", "samples"),
-    [
-        pytest.param(4, 1, load(8, ours=0.55), {"cpu": 1.0}, id="one thread each"),
-        pytest.param(1, 4, load(1, ours=0.97), {"cpu": 0.98}, id="no second core to be had"),
-        # Only the first worker of a process has samples; its CPU is that of all of them.
-        pytest.param(20, 2, load(80), {"cpu": 1.0, "workers": 10}, id="workers that share a process"),
-        pytest.param(2, 4, load(8), {"cpu": 0.0}, id="CPU not recorded"),
-    ],
-)
-def test_one_busy_core_for_another_reason_is_not_gil_bound(cluster, task, workers, threads, host, samples):
-    assert "gil-bound" not in found(on(full(cluster, task, workers, threads), host, **samples))
-
-
-def test_a_chain_of_tasks_on_one_core_is_healthy(cluster, task):
-    chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
-    assert not found(on(cluster(1, 4).run(chain), load(8), cpu=1.0))
-
-
-def test_without_recorded_cpu_nothing_is_found(cluster, task):
-    run = on(full(cluster, task, 2, 4), load(8), cpu=1.0)
+def test_without_recorded_cpu_nothing_is_found():
+    run = on(full(2, 4), load(8), cpu=1.0)
     del run.tables["memory"]["cpu"]
     assert not found(run)
 
@@ -234,30 +213,47 @@ def test_without_recorded_cpu_nothing_is_found(cluster, task):
 # ------------------------------------------------------------------ event loops
 
 
-def starved(cluster, task, workers, *, stall=1.0, every=2.0, rounds=5):
-    """Between rounds of tasks, all of which were known from the first, nothing is handed out for a while."""
-    run = cluster(workers).run([task(every - stall) for _ in range(workers * rounds)])
-    turn = [row // workers for row in range(workers * rounds)]
+def starved(workers, *, stall=1.0):
+    """Five rounds of tasks known from the first, of 2 s each, `stall` of which nothing is handed out."""
+    run = Cluster(workers).run([Task(2.0 - stall) for _ in range(workers * 5)])
     tasks = dict(run.tables["tasks"])
     for name in ("assigned", "start", "stop", "done"):
-        tasks[name] = array("d", [value + stall * turn[row] for row, value in enumerate(tasks[name])])
+        tasks[name] = array("d", [value + stall * (row // workers) for row, value in enumerate(tasks[name])])
     return observed(run.trial, {**run.tables, "tasks": tasks})
 
 
-@pytest.mark.parametrize("workers", [1, 4, 40])
-@pytest.mark.parametrize("stall", [0.3, 1.0, 1.5])
-def test_a_blocked_scheduler_is_found_as_event_loop_blocked(cluster, task, workers, stall, golden_once):
-    lag = [("scheduler", 2.0 * turn + 2.0, stall) for turn in range(4)]
-    finding = golden_once(
-        only(found(on(starved(cluster, task, workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
-    )
-    assert finding.lost_s == pytest.approx(4 * stall * workers, rel=0.35)
+def stalls(seconds, processes=("scheduler",)):
+    """Rows of the table `lag` at the end of each pause of `starved`."""
+    return [(process, 2.0 * turn + 2.0, seconds) for turn in range(4) for process in processes]
+
+
+BLOCKED = {
+    **{
+        f"scheduler, {workers} workers, {stall} s": (workers, stall, ["scheduler"], stall, stall * workers)
+        for stall in (0.3, 1.0, 1.5)
+        for workers in (1, 4, 40)
+    },
+    **{
+        f"{workers} workers": (workers, 1.0, [f"tcp://10.0.0.{i}:4000" for i in range(workers)], 0.9, 0.9 * workers)
+        for workers in (1, 4, 40)
+    },
+    "one of 4 workers": (4, 1.0, ["tcp://10.0.0.1:4000"], 1.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKED)
+def test_a_blocked_event_loop_of_scheduler_or_workers_is_found(case, golden):
+    workers, stall, processes, seconds, lost_s = BLOCKED[case]
+    lag = stalls(seconds, processes)
+    finding = only(found(on(starved(workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
+    assert finding.lost_s == pytest.approx(4 * lost_s, rel=0.35)
+    golden(*[finding] * (workers < 40 and stall in (0.3, 1.0)))
 
 
 @pytest.mark.parametrize(("collecting", "named"), [(0.0, False), (0.1, False), (0.28, True)])
-def test_garbage_collections_of_a_blocked_scheduler_are_named(cluster, task, collecting, named):
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
-    seen = on(starved(cluster, task, 4, stall=0.3), load(), lag=lag)
+def test_garbage_collections_of_a_blocked_scheduler_are_named(collecting, named):
+    lag = stalls(0.3)
+    seen = on(starved(4, stall=0.3), load(), lag=lag)
     rows = [{"worker": "scheduler", "time": EPOCH + 2.0 * i + 2.0, "collecting": collecting} for i in range(4)]
     seen = observed(seen.trial, {**seen.tables, "memory": from_rows("memory", rows)})
     finding = found(seen)["event-loop-blocked"]
@@ -265,31 +261,18 @@ def test_garbage_collections_of_a_blocked_scheduler_are_named(cluster, task, col
     assert ("fewer and larger tasks" in finding.remedy) is named
 
 
-@pytest.mark.parametrize("workers", [1, 4, 40])
-def test_workers_with_a_blocked_event_loop_are_found(cluster, task, workers, golden_once):
-    lag = [(f"tcp://10.0.0.{worker}:4000", 2.0 * turn + 2.0, 0.9) for turn in range(4) for worker in range(workers)]
-    finding = golden_once(found(on(starved(cluster, task, workers), load(), lag=lag))["event-loop-blocked"])
-    assert finding.lost_s == pytest.approx(4 * 0.9 * workers, rel=0.35)
-
-
 @pytest.mark.parametrize(("process", "blocked"), [("tcp://10.0.0.0:4000", False), ("scheduler", True)])
-def test_workers_blocked_by_writing_results_to_disk_have_another_cause(cluster, task, process, blocked):
-    seen = on(starved(cluster, task, 1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
+def test_workers_blocked_by_writing_results_to_disk_have_another_cause(process, blocked):
+    seen = on(starved(1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
     row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
     fine = {"fine_metrics": from_rows("fine_metrics", [row])}
     assert ("event-loop-blocked" in found(observed(seen.trial, {**seen.tables, **fine}))) is blocked
 
 
-def test_one_worker_with_a_blocked_event_loop_is_found(cluster, task, golden):
-    lag = [("tcp://10.0.0.1:4000", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
-    finding = golden(found(on(starved(cluster, task, 4), load(), lag=lag))["event-loop-blocked"])
-    assert finding.lost_s == pytest.approx(4.0, rel=0.2)
-
-
 @pytest.mark.parametrize("workers", [1, 4])
-def test_late_samples_reveal_workers_with_a_blocked_event_loop(cluster, task, workers):
+def test_late_samples_reveal_workers_with_a_blocked_event_loop(workers):
     """Their system monitor runs on the loop; every fourth sample is a second late."""
-    run = starved(cluster, task, workers)
+    run = starved(workers)
     late = on(run, load(), cpu=0.5, late=lambda _, sample: 1.0 if sample % 3 == 2 else 0.0)
     assert list(found(late)) == ["event-loop-blocked"]
     assert not found(on(run, load(), cpu=0.5, late=lambda _, sample: 0.05 * (sample % 3)))
@@ -297,62 +280,46 @@ def test_late_samples_reveal_workers_with_a_blocked_event_loop(cluster, task, wo
     assert list(found(often)) == ["event-loop-blocked"]
 
 
-def test_event_loop_stalls_that_cost_nothing_are_healthy(cluster, task):
-    lag = [(process, moment, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for moment in range(1, 10)]
-    assert not found(on(full(cluster, task, 4, 1), load(), lag=lag))  # all threads compute
-    chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(10)]
-    assert not found(on(cluster(10).run(chain), load(), lag=lag[:9]))  # nothing waits
-    short = [("scheduler", moment / 2, 0.06) for moment in range(20)]
-    assert not found(on(starved(cluster, task, 4), load(), lag=short))
-
-
-def test_stalls_while_a_graph_is_taken_in_have_another_cause(cluster, task):
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
-    graphs = [(2.0 * turn + 1.0, 1.0) for turn in range(4)]
-    assert not found(on(starved(cluster, task, 4), load(), lag=lag, graphs=graphs))
+def test_short_stalls_on_a_host_filled_by_others_are_not_found():
+    run = starved(4, stall=0.3)
+    assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=stalls(0.3)))
 
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
-def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(cluster, task, computes, code):
+def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(computes, code):
     """If tasks ran during the stall, they may have held the interpreter lock; otherwise the event loop was blocked."""
-    run = within_one_process(starved(cluster, task, 4))
+    run = within_one_process(starved(4))
     tables = dict(run.tables)
     if computes:  # one of four in each round ends with the stall
         long = dict(tables["tasks"])
         for name in ("stop", "done"):
             long[name] = array("d", [time + (row % 4 == 0) for row, time in enumerate(long[name])])
         tables["tasks"] = long
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.95) for turn in range(4)]
+    lag = stalls(0.95)
     finding = only(found(on(observed(run.trial, tables), load(), lag=lag)), code)
     assert ("processes=True" in finding.remedy) is computes
 
 
-def test_a_function_that_the_client_ran_on_the_scheduler_is_named(cluster, task, golden):
-    run = starved(cluster, task, 4)
+def test_a_function_that_the_client_ran_on_the_scheduler_is_named(golden):
+    run = starved(4)
     call = {"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "client.run_on_scheduler", "waits": 1}
     run = observed(run.trial, {**run.tables, "client": from_rows("client", [call])})
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    lag = stalls(1.0)
     golden(found(on(run, load(), lag=lag))["event-loop-blocked"])
-
-
-def test_short_stalls_on_a_host_filled_by_others_are_not_found(cluster, task):
-    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
-    run = starved(cluster, task, 4, stall=0.3)
-    assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=lag))
 
 
 # ------------------------------------------------------------------ threads and cores
 
 
 @pytest.mark.parametrize(("workers", "cpus"), [(1, 4), (4, 16), (8, 16)])
-def test_thread_pools_inside_tasks_are_found_as_oversubscribed_threads(cluster, task, workers, cpus, golden_once):
-    run = on(full(cluster, task, workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
+def test_thread_pools_inside_tasks_are_found_as_oversubscribed_threads(workers, cpus, golden_once):
+    run = on(full(workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
     golden_once(only(found(run), "oversubscribed-threads"))
 
 
 @pytest.mark.parametrize(("workers", "threads", "cpus"), [(8, 1, 2), (4, 4, 4), (32, 2, 16)])
-def test_more_task_threads_than_cores_are_found_as_oversubscribed(cluster, task, workers, threads, cpus, golden_once):
-    run = on(full(cluster, task, workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
+def test_more_task_threads_than_cores_are_found_as_oversubscribed(workers, threads, cpus, golden_once):
+    run = on(full(workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
     finding = golden_once(only(found(run), "oversubscribed-threads"))
     assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
 
@@ -366,30 +333,26 @@ def test_more_task_threads_than_cores_are_found_as_oversubscribed(cluster, task,
         ({"cluster": {"kind": "light"}}, True),
     ],
 )
-def test_too_few_cores_limit_trust_unless_the_sweep_is_about_this_host(cluster, task, facts, limit):
-    run = on(full(cluster, task, 8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
-    seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
-    assert only(found(seen), "oversubscribed-threads").limits_trust is limit
-
-
-def test_thread_pools_of_libraries_do_not_limit_trust(cluster, task):
-    run = on(full(cluster, task, 4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)
-    seen = observed(replace(run.trial, facts={**run.trial.facts, "ran": "script"}), run.tables)
-    assert not only(found(seen), "oversubscribed-threads").limits_trust
+def test_too_few_cores_limit_trust_unless_the_sweep_is_about_this_host(facts, limit):
+    few = on(full(8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
+    pools = on(full(4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)  # threads of libraries limit no trust
+    for run, expected in ((few, limit), (pools, False)):
+        seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
+        assert only(found(seen), "oversubscribed-threads").limits_trust is expected
 
 
 @pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
-def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(cluster, task, core_wait_s, named):
+def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(core_wait_s, named):
     """Linux tells how long tasks lacked a core; without that, tasks that sleep may have wanted one."""
-    run = on(full(cluster, task, 4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
+    run = on(full(4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
     workers = {**run.tables["workers"], "core_wait_s": [core_wait_s] * 4}
     assert ("host-overloaded" in found(observed(run.trial, {**run.tables, "workers": workers}))) is named
 
 
 @pytest.mark.parametrize(("host", "doubted"), [(load(4, ours=0.4, others=0.58), True), (load(), False)])
-def test_stalls_on_a_host_that_others_fill_are_doubted(cluster, task, host, doubted):
-    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
-    finding = found(on(starved(cluster, task, 4), host, lag=lag))["event-loop-blocked"]
+def test_stalls_on_a_host_that_others_fill_are_doubted(host, doubted):
+    lag = stalls(1.0)
+    finding = found(on(starved(4), host, lag=lag))["event-loop-blocked"]
     assert finding.summary.startswith(PERHAPS) is doubted
     assert (finding.severity is Severity.HIGH) is not doubted
 
@@ -405,9 +368,9 @@ def elsewhere(run, cores, process_threads=20, hosts=1):
 
 @pytest.mark.parametrize("hosts", [1, 2, 8])
 @pytest.mark.parametrize(("cpu", "process_threads"), [(0.5, 75), (0.2, 75), (0.5, 20)])
-def test_oversubscription_is_found_on_workers_of_other_hosts(cluster, task, hosts, cpu, process_threads):
+def test_oversubscription_is_found_on_workers_of_other_hosts(hosts, cpu, process_threads):
     """Eight tasks on four cores of each host, whose libraries start eight threads each, or none."""
-    run = on(full(cluster, task, 8 * hosts, 1), None, cpu=cpu)
+    run = on(full(8 * hosts, 1), None, cpu=cpu)
     findings = found(elsewhere(run, 4, process_threads, hosts))
     assert list(findings) == (["oversubscribed-threads"] if cpu == 0.5 else [])
     if findings:
@@ -417,11 +380,9 @@ def test_oversubscription_is_found_on_workers_of_other_hosts(cluster, task, host
 @pytest.mark.parametrize(
     ("pool", "computing", "named"), [(8, 0.2, True), (8, 0.9, False), (1, 0.2, False)], ids=["pools", "few", "none"]
 )
-def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(
-    cluster, task, pool, computing, named, golden
-):
+def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(pool, computing, named, golden):
     """Two workers on two cores that others use as well; threads of a pool, not of tasks, use their CPU time."""
-    run = on(full(cluster, task, 2, 1), load(2, ours=0.5, others=0.48), cpu=0.5)
+    run = on(full(2, 1), load(2, ours=0.5, others=0.48), cpu=0.5)
     workers = {**run.tables["workers"], "pool_threads": [pool] * 2}
     told = {"thread-cpu": computing * 10.0, "thread-noncpu": 20.0 - computing * 10.0}
     metrics = [
@@ -434,33 +395,33 @@ def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(
     golden(*findings.values())
 
 
-def test_containers_on_one_host_have_cores_of_their_own(cluster, task):
-    run = on(full(cluster, task, 4, 1), None, cpu=1.0)
-    assert not found(elsewhere(run, 2))  # four of eight
-    assert list(found(elsewhere(on(full(cluster, task, 4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
+def test_sleeping_tasks_and_containers_that_share_a_host_are_counted_by_the_cores_that_they_use():
+    assert list(found(on(full(16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
+    assert list(found(elsewhere(on(full(4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
 
 
-@pytest.mark.parametrize("cores", [2, 4, 16])
-def test_threads_with_enough_cores_are_healthy(cluster, task, cores):
-    assert not found(on(full(cluster, task, cores, 1), load(cores, ours=0.97, others=0.02), cpu=0.97))
-    assert not found(on(full(cluster, task, 2, 1), load(16, ours=0.5), cpu=4.0))  # pools in tasks, and idle cores
-
-
-def test_many_sleeping_tasks_on_two_cores_are_not_oversubscribed(cluster, task):
-    assert list(found(on(full(cluster, task, 16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
-    assert not found(on(full(cluster, task, 16, 1), load(2, ours=0.6), cpu=0.03))
-
-
-@pytest.mark.parametrize("cpu", [0.05, 0.98], ids=["tasks wait", "tasks compute"])
-def test_room_for_more_threads_is_only_information(cluster, task, cpu, golden):
-    run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=cpu)
-    assert golden(only(found(run), "undersubscribed-threads")).severity is Severity.INFO
+@pytest.mark.parametrize(
+    ("cpu", "each", "modelled", "severity"),
+    [
+        pytest.param(0.05, 10, False, Severity.INFO, id="tasks wait"),
+        pytest.param(0.98, 10, False, Severity.INFO, id="tasks compute"),
+        pytest.param(0.05, 20, False, Severity.LOW, id="tasks wait, several times as many"),
+        pytest.param(0.98, 20, False, Severity.INFO, id="they need cores, which more threads do not bring"),
+        pytest.param(0.05, 20, True, Severity.INFO, id="they sleep in place of computing"),
+    ],
+)
+def test_room_for_more_threads_is_information_unless_it_is_several_times_as_many(cpu, each, modelled, severity, golden):
+    run = on(full(2, 1, each=each), load(8, ours=0.15), cpu=cpu)
+    run.trial.facts["modelled"] = modelled
+    finding = only(found(run), "undersubscribed-threads")
+    assert finding.severity is severity
+    golden(*[finding] * (each == 10 or severity is Severity.LOW))
 
 
 @pytest.mark.parametrize(("limit_mb", "threads"), [(600, 0), (2000, 6), (0, 8)])
-def test_no_more_threads_are_advised_than_memory_has_room_for(cluster, task, limit_mb, threads):
+def test_no_more_threads_are_advised_than_memory_has_room_for(limit_mb, threads):
     """A worker takes 150 MiB, and 200 MiB more while a task runs."""
-    run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=0.05)
+    run = on(full(2, 1, each=20), load(8, ours=0.15), cpu=0.05)
     run.trial.facts["cluster"]["memory_limit_mb"] = limit_mb
     samples = run.tables["memory"]
     samples["rss"] = [2**20 * (350 if i % 2 else 150) for i in range(len(samples["worker"]))]
@@ -468,8 +429,8 @@ def test_no_more_threads_are_advised_than_memory_has_room_for(cluster, task, lim
     assert (f"`--nthreads`) to {threads}," in finding.remedy) if threads else finding is None
 
 
-def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu(cluster, task):
-    run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=0.98)
+def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu():
+    run = on(full(2, 1), load(8, ours=0.15), cpu=0.98)
     rows = [
         {"worker": address, "gpu": "GPU-1", "time": EPOCH + at, "utilisation": 0.95, "prefix": "parse"}
         for address in run.measured.addresses
@@ -478,57 +439,61 @@ def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu(cluster, task):
     assert not found(observed(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
 
 
-def test_room_for_several_times_as_many_threads_has_low_severity(cluster, task, golden):
-    def findings(cpu, **facts):
-        run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=cpu)
-        run.trial.facts.update(facts)
-        return found(run)["undersubscribed-threads"]
-
-    assert findings(cpu=0.05).severity is Severity.LOW
-    assert findings(cpu=0.98).severity is Severity.INFO  # they need cores, which more threads do not bring
-    assert findings(cpu=0.05, modelled=True).severity is Severity.INFO  # they sleep in place of computing
-    golden(findings(cpu=0.05))
-
-
-def test_more_threads_are_not_advised_if_no_task_waits(cluster, task):
-    assert not found(on(cluster(2).run([task(10.0)] * 2), load(8, ours=0.2), cpu=0.9))
-    assert not found(on(cluster(4).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=0.3))
-
-
 # ------------------------------------------------------------------ the host
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 1), (8, 1), (20, 4)])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_a_host_filled_by_other_processes_is_found_as_overloaded(
-    cluster, task, workers, threads, recorded, golden_once
-):
+def test_a_host_filled_by_other_processes_is_found_as_overloaded(workers, threads, recorded, golden_once):
     cpus = max(2, workers)
     cpu = min(0.5 * cpus / workers, 0.6) if recorded else None
     host = load(cpus, ours=0.5, others=0.48)
-    finding = golden_once(found(on(full(cluster, task, workers, threads), host, cpu=cpu))["host-overloaded"])
+    finding = golden_once(found(on(full(workers, threads), host, cpu=cpu))["host-overloaded"])
     assert finding.severity is Severity.MEDIUM
 
 
-def test_cpu_time_stolen_by_other_virtual_machines_is_found_as_overload(cluster, task, golden):
+def test_cpu_time_stolen_by_other_virtual_machines_is_found_as_overload(golden):
     host = load(4, ours=0.6, others=0.05, stolen=0.25)
-    golden(found(on(full(cluster, task, 4, 1), host, cpu=0.6))["host-overloaded"])
+    golden(found(on(full(4, 1), host, cpu=0.6))["host-overloaded"])
+
+
+def on_another_host():
+    run = on(full(4, 1), load(2, ours=0.3, others=0.69))
+    run.trial.facts["host"]["hostname"] = "login-node"
+    return run
+
+
+CHAIN = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
+TWO_STALL = [(process, at, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for at in range(1, 10)]
+HEALTHY = {
+    **{f"{n} cores": lambda n=n: on(full(n, 1), load(n, ours=0.97, others=0.02), cpu=0.97) for n in (2, 4, 16)},
+    "pools in tasks, and idle cores": lambda: on(full(2, 1), load(16, ours=0.5), cpu=4.0),
+    "sleeping tasks on two cores": lambda: on(full(16, 1), load(2, ours=0.6), cpu=0.03),
+    "containers with cores of their own": lambda: elsewhere(on(full(4, 1), None, cpu=1.0), 2),  # four of eight
+    "no task waits for a thread": lambda: on(Cluster(2).run([Task(10.0)] * 2), load(8, ours=0.2), cpu=0.9),
+    "a chain on less than a core": lambda: on(Cluster(4).run(CHAIN), load(8), cpu=0.3),
+    "a chain on one core": lambda: on(Cluster(1, 4).run(CHAIN), load(8), cpu=1.0),
+    "stalls while all threads compute": lambda: on(full(4, 1), load(), lag=TWO_STALL),
+    "stalls while nothing waits": lambda: on(Cluster(10).run(CHAIN[:10]), load(), lag=TWO_STALL[:9]),
+    "short stalls": lambda: on(starved(4), load(), lag=[("scheduler", i / 2, 0.06) for i in range(20)]),
+    "stalls while a graph is taken in": lambda: on(
+        starved(4), load(), lag=stalls(1.0), graphs=[(2.0 * turn + 1.0, 1.0) for turn in range(4)]
+    ),
+    "little other load": lambda: on(full(4, 1), load(4, ours=0.9, others=0.06), cpu=0.9),
+    "others on a virtual clock": lambda: on(full(4, 1), load(2, ours=0.3, others=0.69), clock="virtual"),
+    "others on another host": on_another_host,
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_a_machine_that_costs_no_time_is_healthy(case):
+    assert not found(HEALTHY[case]())
 
 
 @pytest.mark.parametrize("cpus", [2, 4, 16, 64])
-def test_a_host_with_little_other_load_is_not_overloaded(cluster, task, cpus):
-    run = on(full(cluster, task, 2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
+def test_a_host_with_little_other_load_is_not_overloaded(cpus):
+    run = on(full(2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
     assert "host-overloaded" not in found(run)
-    assert not found(on(full(cluster, task, 4, 1), load(4, ours=0.9, others=0.06), cpu=0.9))
-
-
-def test_load_of_others_is_ignored_on_a_virtual_clock_and_on_other_hosts(cluster, task):
-    busy = load(2, ours=0.3, others=0.69)
-    run = full(cluster, task, 4, 1)
-    assert not found(on(run, busy, clock="virtual"))
-    elsewhere = on(run, busy)
-    elsewhere.trial.facts["host"]["hostname"] = "login-node"
-    assert not found(elsewhere)
 
 
 # ------------------------------------------------------------------ nothing to look at
@@ -536,11 +501,11 @@ def test_load_of_others_is_ignored_on_a_virtual_clock_and_on_other_hosts(cluster
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
-def test_computing_tasks_with_enough_cores_are_healthy(cluster, task, workers, threads, seed):
+def test_computing_tasks_with_enough_cores_are_healthy(workers, threads, seed):
     rng = random.Random(seed)
-    tasks = [task(rng.lognormvariate(0, 0.2)) for _ in range(workers * threads * 8)]
+    tasks = [Task(rng.lognormvariate(0, 0.2)) for _ in range(workers * threads * 8)]
     cpus = 2 * workers * threads
-    run = cluster(workers, threads, gap_s=0.003).run(tasks)
+    run = Cluster(workers, threads, gap_s=0.003).run(tasks)
     lag = [("scheduler", moment, rng.uniform(0, 0.08)) for moment in range(9)]
     observation = on(run, load(cpus, ours=0.51), cpu=lambda *_: threads * rng.uniform(0.9, 1.02), lag=lag)
     assert not found(observation)

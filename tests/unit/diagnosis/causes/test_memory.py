@@ -10,37 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.findings import findings_of, observed, only
 from support.inside import inside
+from support.small_cluster import Cluster, Task, paused, standing, with_tables
 
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.spilling import spilling
-from scalescope.model.records import from_rows
 from scalescope.model.standstill import ALL_PAUSED, PAUSED, StandingTasks, Standstill, WorkerMemory
 
-EPOCH = 1_000.0
 MIB = 2.0**20
 CODES = {"memory-spill", "memory-paused", "garbage-collection"}
 found = partial(findings_of, codes=CODES, bounded=CODES)
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1)]
 
 
-def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
-    """The same trial with rows of the tables memory (worker, time, other columns) and fine_metrics."""
-    rows = [{"worker": f"tcp://10.0.0.{worker}:4000", "time": EPOCH + time, **rest} for worker, time, rest in memory]
-    names = ("context", "prefix", "activity", "unit", "value")
-    workers = dict(run.tables["workers"])
-    workers["memory_limit"] = [int(limit)] * len(workers["worker"])
-    tables = {
-        **run.tables,
-        "workers": workers,
-        "memory": from_rows("memory", rows),
-        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
-    }
-    return observed(replace(run.trial, facts=facts), tables)
-
-
 def watched(written, seconds, read=0):
-    """Fine metrics of a worker that spills, and whose tasks read back."""
+    """Fine metrics of a worker that writes results to disk and whose tasks read some back."""
     return [
         ("memory-monitor", "", "disk-write", "bytes", written),
         ("memory-monitor", "", "disk-write", "seconds", seconds),
@@ -48,56 +32,54 @@ def watched(written, seconds, read=0):
     ]
 
 
-def held(*megabytes, every=1.0):
-    """Managed memory of the first worker, in MiB, at equal intervals."""
-    return [
-        (0, every * (i + 1), {"managed": int(size * MIB), "rss": int(size * MIB)}) for i, size in enumerate(megabytes)
-    ]
+def held(*megabytes):
+    """Managed memory of the first worker, in MiB, each second."""
+    return [(0, i + 1.0, {"managed": int(size * MIB), "rss": int(size * MIB)}) for i, size in enumerate(megabytes)]
 
 
 # ------------------------------------------------------------------ nothing wrong
 
 
-@pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_results_that_fit_into_memory_are_healthy(cluster, task, workers, threads):
-    run = cluster(workers, threads).run([task(1.0)] * 10 * workers * threads)
-    assert not found(with_tables(run, memory=held(100, 200, 100)))
+COLLECTED = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
+HEALTHY = {
+    **{
+        f"results that fit, {w} workers, {t} threads": lambda w=w, t=t: with_tables(
+            Cluster(w, t).run([Task(1.0)] * 10 * w * t), memory=held(100, 200, 100)
+        )
+        for w, t in SIZES
+    },
+    "a few spilled bytes": lambda: with_tables(
+        Cluster(2).run([Task(1.0)] * 40), memory=held(100, 700), fine=watched(5e7, 4.0)
+    ),
+    # the first worker may not run these tasks, so its pause changes nothing
+    "a pause that changes nothing": lambda: Cluster(2, events=paused(0, 4.0, 4.5)).run(
+        [Task(1.0, on=(1,), pinned=False) for _ in range(10)]
+    ),
+    "collections while no task runs": lambda: with_tables(Cluster(1).run([Task(1.0)]), memory=COLLECTED),
+}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_memory_that_costs_no_time_is_healthy(case):
+    assert not found(HEALTHY[case]())
 
 
 @pytest.mark.parametrize("read", [0, 10**9])
-def test_spilling_that_costs_nothing_is_only_information(cluster, task, read, golden):
-    run = cluster(2).run([task(1.0)] * 40)
+def test_spilling_that_costs_nothing_is_only_information(read, golden):
+    run = Cluster(2).run([Task(1.0)] * 40)
     finding = golden(
         only(found(with_tables(run, memory=held(100, 700), fine=watched(1.3e9, 4.0, read))), "memory-spill")
     )
     assert finding.lost_s == 0
 
 
-def test_a_few_spilled_bytes_are_not_reported(cluster, task):
-    run = cluster(2).run([task(1.0)] * 40)
-    assert not found(with_tables(run, memory=held(100, 700), fine=watched(5e7, 4.0)))
-
-
-def test_a_pause_that_does_not_change_the_idle_threads_is_healthy(cluster, task):
-    """The first worker may not run these tasks, so its pause changes nothing."""
-    tasks = [task(1.0, on=(1,), pinned=False) for _ in range(10)]
-    events = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
-    assert not found(cluster(2, events=events).run(tasks))
-
-
-def test_garbage_collections_while_no_task_runs_are_healthy(cluster, task):
-    run = cluster(1).run([task(1.0)])
-    rows = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
-    assert not found(with_tables(run, memory=rows))
-
-
 # ------------------------------------------------------------------ what it cost
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_many_short_reads_and_writes_are_found_as_memory_spill(cluster, task, workers, threads):
+def test_many_short_reads_and_writes_are_found_as_memory_spill(workers, threads):
     """The table of tasks shows no disk time, but each task waited while its worker's event loop wrote results."""
-    run = cluster(workers, threads, gap_s=0.01).run([task(0.02)] * 30 * workers * threads)
+    run = Cluster(workers, threads, gap_s=0.01).run([Task(0.02)] * 30 * workers * threads)
     count = 30 * workers * threads
     fine = [
         ("execute", "work", "disk-write", "seconds", 0.006 * count),
@@ -115,8 +97,8 @@ def test_many_short_reads_and_writes_are_found_as_memory_spill(cluster, task, wo
     tasks=st.floats(0, 100),
     threads=st.integers(1, 4),
 )
-def test_time_lost_to_spilling_is_at_most_the_idle_time(cluster, task, gap, watch, others, tasks, threads):
-    run = cluster(2, threads, gap_s=gap).run([task(0.5)] * 20)
+def test_time_lost_to_spilling_is_at_most_the_idle_time(gap, watch, others, tasks, threads):
+    run = Cluster(2, threads, gap_s=gap).run([Task(0.5)] * 20)
     fine = [
         ("memory-monitor", "", "serialize", "seconds", watch),
         ("get-data", "", "disk-read", "seconds", others),
@@ -133,10 +115,10 @@ def test_time_lost_to_spilling_is_at_most_the_idle_time(cluster, task, gap, watc
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 9.9), st.integers(1, 10**9)), min_size=1, max_size=30))
-def test_held_results_are_the_peak_of_managed_memory_over_all_workers(cluster, task, samples):
+def test_held_results_are_the_peak_of_managed_memory_over_all_workers(samples):
     samples = list({(worker, time): (worker, time, size) for worker, time, size in samples}.values())
     rows = [(worker, time, {"managed": size}) for worker, time, size in samples]
-    seen = held_results(with_tables(cluster(4).run([task(10.0)] * 4), memory=rows))
+    seen = held_results(with_tables(Cluster(4).run([Task(10.0)] * 4), memory=rows))
     last = dict.fromkeys(range(4), 0)
     most = 0
     for worker, _, size in sorted(samples, key=lambda row: (row[1], row[0])):
@@ -146,17 +128,15 @@ def test_held_results_are_the_peak_of_managed_memory_over_all_workers(cluster, t
     assert seen.largest == max(size for _, _, size in samples)
 
 
-def spilled(cluster, task, *, used, workers=4, megabytes=50.0):
+def spilled(*, used, workers):
     """Each worker holds nine results of `load`, which are used afterwards, or which nothing uses."""
     count = 9 * workers
-    size = int(megabytes * MIB)
-    tasks = [task(0.2, "load", nbytes=size) for _ in range(count)]
-    tasks += [task(0.2, "use", (i,) if used else (), nbytes=8) for i in range(count)]
-    run = cluster(workers, gap_s=0.1).run(tasks)
+    size = int(50 * MIB)
+    tasks = [Task(0.2, "load", nbytes=size) for _ in range(count)]
+    tasks += [Task(0.2, "use", (i,) if used else (), nbytes=8) for i in range(count)]
+    run = Cluster(workers, gap_s=0.1).run(tasks)
     rows = [
-        (worker, 0.3 * (i + 1), {"managed": int(megabytes * MIB * (i + 1)), "rss": int(megabytes * MIB)})
-        for worker in range(workers)
-        for i in range(9)
+        (worker, 0.3 * (i + 1), {"managed": size * (i + 1), "rss": size}) for worker in range(workers) for i in range(9)
     ]
     fine = [("execute", "load", "disk-write", "seconds", 6.0), ("execute", "load", "disk-write", "bytes", 1e9)]
     return with_tables(run, memory=rows, fine=fine)
@@ -164,8 +144,8 @@ def spilled(cluster, task, *, used, workers=4, megabytes=50.0):
 
 @pytest.mark.parametrize("used", [True, False])
 @pytest.mark.parametrize("workers", [2, 4, 16])
-def test_memory_spill_names_the_prefix_whose_results_took_most_memory(cluster, task, used, workers, golden):
-    seen = spilled(cluster, task, used=used, workers=workers)
+def test_memory_spill_names_the_prefix_whose_results_took_most_memory(used, workers, golden):
+    seen = spilled(used=used, workers=workers)
     what = held_results(seen)
     assert what.prefix == "load"
     assert what.nbytes == pytest.approx(workers * 9 * 50 * MIB)
@@ -189,37 +169,29 @@ def held_results_of(nbytes, limit, workers, process):
 # ------------------------------------------------------------------ pauses
 
 
-def change(status):
-    before = "paused" if status == "running" else "running"
-    return {"action": "worker-status-change", "prev-status": before, "status": status}
-
-
 @pytest.mark.parametrize("on", [(0, 1), (1,)])
-def test_workers_that_stay_idle_after_a_pause_are_found_as_memory_paused(cluster, task, on, golden):
+def test_workers_that_stay_idle_after_a_pause_are_found_as_memory_paused(on, golden):
     """Tasks sent while the first worker paused stay with the second one."""
-    tasks = [task(1.0) for _ in range(4)] + [task(1.0, on=on, pinned=False) for _ in range(12)]
-    events = [(2.0, "tcp://10.0.0.0:4000", change("paused")), (2.5, "tcp://10.0.0.0:4000", change("running"))]
-    findings = found(cluster(2, events=events).run(tasks))
+    tasks = [Task(1.0) for _ in range(4)] + [Task(1.0, on=on, pinned=False) for _ in range(12)]
+    findings = found(Cluster(2, events=paused(0, 2.0, 2.5)).run(tasks))
     assert list(findings) == ([] if 0 in on else ["memory-paused"])
     if findings:
         assert findings["memory-paused"].lost_s == pytest.approx(12, rel=0.15)
     golden(*findings.values())
 
 
-def test_tasks_that_a_paused_worker_never_begins_are_named(cluster, standing, golden):
+def test_tasks_that_a_paused_worker_never_begins_are_named(golden):
     left = StandingTasks("load", 3, False, "", "", "", PAUSED, 0)
     stopped = Standstill(still_s=54.0, threads=2, taken=0, left=3, ready=0, computing=0, groups=(left,))
-    golden(only(findings_of(standing(cluster(2), stopped), CODES), "memory-paused"))
+    golden(only(findings_of(standing(Cluster(2), stopped), CODES), "memory-paused"))
     moving = replace(stopped, groups=(replace(left, problem="", holds=True, where="my_job.py:9"),))
-    assert not findings_of(standing(cluster(2), moving), CODES)
+    assert not findings_of(standing(Cluster(2), moving), CODES)
 
 
 @pytest.mark.parametrize(("resident", "managed", "limit"), [(520, 4, "1100MiB"), (520, 400, "")])
-def test_what_tasks_keep_besides_their_results_is_told_with_a_limit_that_holds_it(
-    cluster, task, resident, managed, limit, golden
-):
+def test_what_tasks_keep_besides_their_results_is_told_with_a_limit_that_holds_it(resident, managed, limit, golden):
     """Ten tasks ended on the fullest of two workers, and ten more are to come."""
-    run = cluster(2).run([task(1.0, "load")] * 20)
+    run = Cluster(2).run([Task(1.0, "load")] * 20)
     left = StandingTasks("load", 10, False, "", "", "", ALL_PAUSED, 0)
     full = WorkerMemory(run.attempts.addresses[0], resident * 2**20, managed * 2**20)
     stopped = Standstill(54.0, 2, 0, 10, 0, 0, (left,), memory=(full, replace(full, worker="other", resident=0)))
@@ -228,13 +200,13 @@ def test_what_tasks_keep_besides_their_results_is_told_with_a_limit_that_holds_i
     golden(finding)
 
 
-def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_fit(cluster, task):
-    run = with_tables(cluster(2).run([task(1.0, "load", nbytes=int(300 * MIB))] * 4), limit=500 * MIB)
+def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_fit():
+    run = with_tables(Cluster(2).run([Task(1.0, "load", nbytes=int(300 * MIB))] * 4), limit=500 * MIB)
     block = large_block(run)
     assert (block.prefix, block.nbytes) == ("load", 300 * MIB)
     assert replace(block, limit=block.fits).smaller >= block.nbytes
     assert 20 * MIB < block.smaller < 100 * MIB
-    assert large_block(with_tables(cluster(2).run([task(1.0, nbytes=2**24)] * 4), limit=500 * MIB)) is None
+    assert large_block(with_tables(Cluster(2).run([Task(1.0, nbytes=2**24)] * 4), limit=500 * MIB)) is None
     left = StandingTasks("load", 2, False, "", "", "", ALL_PAUSED, 0)
     full = WorkerMemory(run.attempts.addresses[0], int(480 * MIB), 0)
     stopped = Standstill(54.0, 2, 0, 2, 0, 0, (left,), memory=(full,)).to_mapping()
@@ -246,8 +218,8 @@ def test_a_block_that_is_too_large_for_its_worker_is_named_with_the_sizes_that_f
 # ------------------------------------------------------------------ garbage collection
 
 
-def test_collections_of_what_each_task_loads_anew_are_no_cause_of_their_own(cluster, task):
-    run = cluster(2).run([task(1.0, "match")] * 16)
+def test_collections_caused_by_loading_are_not_found_as_garbage_collection():
+    run = Cluster(2).run([Task(1.0, "match")] * 16)
     seen = with_tables(
         run, memory=[(worker, 0.5 * (i + 1), {"collecting": 0.25}) for worker in (0, 1) for i in range(16)]
     )
@@ -259,8 +231,8 @@ def test_collections_of_what_each_task_loads_anew_are_no_cause_of_their_own(clus
 @pytest.mark.parametrize("workers", [1, 2, 20])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("share", [0.02, 0.5])
-def test_frequent_garbage_collections_are_found(cluster, task, workers, threads, share, golden_once):
-    run = cluster(workers, threads).run([task(1.0, "parse")] * 8 * workers * threads)
+def test_frequent_garbage_collections_are_found(workers, threads, share, golden_once):
+    run = Cluster(workers, threads).run([Task(1.0, "parse")] * 8 * workers * threads)
     rows = [(worker, 0.5 * (i + 1), {"collecting": 0.5 * share}) for worker in range(workers) for i in range(16)]
     findings = found(with_tables(run, memory=rows))
     assert list(findings) == (["garbage-collection"] if share > 0.1 else [])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import only
+from support.small_cluster import Cluster, Task, find, standing
 
 from scalescope.model.finding import Severity
 from scalescope.model.records import SCATTERED
@@ -17,15 +18,13 @@ SIZES = [2, 4, 10, 40, 200]
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("allowed", [1, 2])
 @pytest.mark.parametrize("seconds", [0.1, 5.0])
-def test_tasks_restricted_to_few_workers_are_found_as_worker_restriction(
-    cluster, task, find, workers, allowed, seconds, golden_once
-):
+def test_tasks_restricted_to_few_workers_are_found_as_worker_restriction(workers, allowed, seconds, golden_once):
     if allowed >= workers:
         pytest.skip("no restriction")
     on = tuple(range(allowed))
     events = [(0.0, "restriction", {"prefix": "inc", "workers": ["w0"], "hosts": [], "resources": {}})]
     finding = only(
-        find(cluster(workers, events=events).run([task(seconds, "inc", on=on)] * 4 * workers)), "worker-restriction"
+        find(Cluster(workers, events=events).run([Task(seconds, "inc", on=on)] * 4 * workers)), "worker-restriction"
     )
     assert finding.severity is Severity.HIGH
     golden_once(finding)
@@ -36,10 +35,10 @@ STOPPED = Standstill(9.0, 4, 0, 12, 0, 0, (AWAY,), enough_s=5.0)
 
 
 @pytest.mark.parametrize("asked", ["resources GPU=1", "workers tcp://10.0.0.9:1", ""])
-def test_tasks_that_no_worker_may_run_are_found_as_worker_restriction(cluster, standing, find, asked, golden):
+def test_tasks_that_no_worker_may_run_are_found_as_worker_restriction(asked, golden):
     problem = f"no worker may run it{f': it asks for {asked}' if asked else ''}"
     stopped = replace(STOPPED, groups=(replace(AWAY, problem=problem),))
-    assert golden(only(find(standing(cluster(4), stopped)), "worker-restriction")).severity is Severity.HIGH
+    assert golden(only(find(standing(Cluster(4), stopped)), "worker-restriction")).severity is Severity.HIGH
 
 
 @pytest.mark.parametrize(
@@ -50,33 +49,30 @@ def test_tasks_that_no_worker_may_run_are_found_as_worker_restriction(cluster, s
         replace(STOPPED, computing=1),  # others still work
     ],
 )
-def test_a_stopped_trial_whose_tasks_could_run_is_not_worker_restriction(cluster, standing, find, stopped):
-    assert not find(standing(cluster(4), stopped))
+def test_a_stopped_trial_whose_tasks_could_run_is_not_worker_restriction(stopped):
+    assert not find(standing(Cluster(4), stopped))
 
 
-def test_restricted_tasks_are_found_among_unrestricted_ones(cluster, task, find, golden):
-    tasks = [task(1.0) for _ in range(100)] + [task(1.0, "write", on=(3,)) for _ in range(40)]
-    golden(find(cluster(10).run(tasks))["worker-restriction"])
+def test_restricted_tasks_are_found_among_others(golden):
+    tasks = [Task(1.0) for _ in range(100)] + [Task(1.0, "write", on=(3,)) for _ in range(40)]
+    golden(find(Cluster(10).run(tasks))["worker-restriction"])
+    tasks = [Task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
+    assert list(find(Cluster(10).run(tasks))) == ["worker-restriction"]
 
 
-def test_restrictions_that_cost_nothing_are_healthy(cluster, task, find):
-    everywhere = [task(1.0, on=(i % 10,)) for i in range(100)]
-    assert not find(cluster(10).run(everywhere))
-    in_time = [task(1.0, "write", on=(3,)) for _ in range(9)] + [task(1.0) for _ in range(90)]
-    assert not find(cluster(10).run(in_time))
-    all_of_them = [task(1.0, on=tuple(range(10))) for _ in range(100)]
-    assert not find(cluster(10).run(all_of_them))
+def test_restrictions_that_cost_nothing_are_healthy():
+    everywhere = [Task(1.0, on=(i % 10,)) for i in range(100)]
+    assert not find(Cluster(10).run(everywhere))
+    in_time = [Task(1.0, "write", on=(3,)) for _ in range(9)] + [Task(1.0) for _ in range(90)]
+    assert not find(Cluster(10).run(in_time))
+    all_of_them = [Task(1.0, on=tuple(range(10))) for _ in range(100)]
+    assert not find(Cluster(10).run(all_of_them))
 
 
-def test_restrictions_that_put_most_tasks_on_one_worker_are_found(cluster, task, find):
-    tasks = [task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
-    assert list(find(cluster(10).run(tasks))) == ["worker-restriction"]
-
-
-def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(cluster, find, golden):
+def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(golden):
     """Each worker has four threads and one GPU."""
     events = [(0.0, "restriction", {"prefix": "train", "workers": [], "hosts": [], "resources": {"GPU": 1}})]
-    run = cluster(4, 4, events=events)
+    run = Cluster(4, 4, events=events)
     rows = [
         {
             "key": f"train-{i}", "prefix": "train", "group": "train", "worker": f"tcp://10.0.0.{i % 4}:4000",
@@ -92,32 +88,28 @@ def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(clust
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("late", [0.5, 0.9])
-def test_workers_that_join_in_the_middle_are_found_as_late(cluster, task, find, workers, late, golden_once):
+def test_workers_that_join_in_the_middle_are_found_as_late(workers, late, golden_once):
     count = min(workers - 1, round(late * workers))
     joined = {workers - 1 - i: 5.0 for i in range(count)}
-    finding = golden_once(only(find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers)), "late-workers"))
+    finding = golden_once(only(find(Cluster(workers, joined=joined).run([Task(1.0)] * 10 * workers)), "late-workers"))
     assert finding.lost_s == pytest.approx(5.0 * count, rel=0.01)
 
 
-def test_late_workers_that_get_no_tasks_are_found(cluster, task, find, golden):
+def test_late_workers_that_get_no_tasks_are_found(golden):
     """All tasks had been assigned to the first two before the others came, and stay there."""
     joined = dict.fromkeys(range(2, 10), 1.5)
-    tasks = [task(1.0, on=(i % 2,), pinned=False) for i in range(40)]
-    findings = find(cluster(10, joined=joined).run(tasks))
+    tasks = [Task(1.0, on=(i % 2,), pinned=False) for i in range(40)]
+    findings = find(Cluster(10, joined=joined).run(tasks))
     assert next(iter(findings)) == "late-workers"
     assert "data-locality" not in findings
     golden(findings["late-workers"])
 
 
-def test_late_workers_that_nobody_needed_are_healthy(cluster, task, find):
-    assert not find(cluster(10, joined=dict.fromkeys(range(5, 10), 3.0)).run([task(10.0)] * 5))
-    assert not find(cluster(10, joined=dict.fromkeys(range(5, 10), 0.2)).run([task(1.0)] * 100))
-
-
-def test_a_worker_that_replaces_another_is_not_late(cluster, task, find):
-    run = cluster(5, joined={4: 5.0}, left={3: 4.0}, asked=4)
-    tasks = [task(1.0, on=(0, 1, 2, 4), pinned=False)] * 60
-    assert "late-workers" not in find(run.run(tasks))
+def test_workers_that_nobody_needed_or_that_replace_others_are_not_late():
+    assert not find(Cluster(10, joined=dict.fromkeys(range(5, 10), 3.0)).run([Task(10.0)] * 5))
+    assert not find(Cluster(10, joined=dict.fromkeys(range(5, 10), 0.2)).run([Task(1.0)] * 100))
+    run = Cluster(5, joined={4: 5.0}, left={3: 4.0}, asked=4)
+    assert "late-workers" not in find(run.run([Task(1.0, on=(0, 1, 2, 4), pinned=False)] * 60))
 
 
 # ------------------------------------------------------------------ data locality
@@ -125,45 +117,43 @@ def test_a_worker_that_replaces_another_is_not_late(cluster, task, find):
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seconds", [0.2, 5.0])
-def test_tasks_that_stay_at_one_shared_input_are_found_as_data_locality(
-    cluster, task, find, workers, seconds, golden_once
-):
-    tasks = [task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
-    tasks += [task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
-    finding = golden_once(only(find(cluster(workers).run(tasks)), "data-locality"))
+def test_tasks_that_stay_at_one_shared_input_are_found_as_data_locality(workers, seconds, golden_once):
+    tasks = [Task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
+    tasks += [Task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
+    finding = golden_once(only(find(Cluster(workers).run(tasks)), "data-locality"))
     assert finding.severity is Severity.HIGH
     assert finding.confidence == 0.9
 
 
-def test_tasks_that_stay_at_inputs_on_few_workers_are_found_as_data_locality(cluster, task, find, golden):
-    tasks = [task(0.1, "load", on=(i % 3,), pinned=False, nbytes=10**8) for i in range(30)]
-    tasks += [task(1.0, "use", (i % 30,), on=(i % 30 % 3,), pinned=False) for i in range(60)]
-    golden(only(find(cluster(20).run(tasks)), "data-locality"))
+def test_tasks_that_stay_at_inputs_on_few_workers_are_found_as_data_locality(golden):
+    tasks = [Task(0.1, "load", on=(i % 3,), pinned=False, nbytes=10**8) for i in range(30)]
+    tasks += [Task(1.0, "use", (i % 30,), on=(i % 30 % 3,), pinned=False) for i in range(60)]
+    golden(only(find(Cluster(20).run(tasks)), "data-locality"))
 
 
-def test_uneven_work_at_evenly_spread_inputs_is_found_as_data_locality(cluster, task, find):
-    tasks = [task(0.1, "load", on=(i,), pinned=False, nbytes=10**8) for i in range(10)]
-    tasks += [task(1.0, "use", (i,), on=(i,), pinned=False) for i in range(10) for _ in range(2 + 6 * (i % 3))]
-    finding = only(find(cluster(10).run(tasks)), "data-locality")
+def test_uneven_work_at_evenly_spread_inputs_is_found_as_data_locality():
+    tasks = [Task(0.1, "load", on=(i,), pinned=False, nbytes=10**8) for i in range(10)]
+    tasks += [Task(1.0, "use", (i,), on=(i,), pinned=False) for i in range(10) for _ in range(2 + 6 * (i % 3))]
+    finding = only(find(Cluster(10).run(tasks)), "data-locality")
     # four workers have 2 tasks, three have 8, and three 14: threads are idle while tasks wait elsewhere
     assert finding.lost_s == pytest.approx(6 * 4 + 3 * 7 + 6 + 3)
 
 
-def test_data_locality_of_unrecorded_scattered_inputs_has_lower_confidence(cluster, task, find, golden):
-    finding = golden(only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality"))
+def test_data_locality_of_unrecorded_scattered_inputs_has_lower_confidence(golden):
+    finding = golden(only(find(Cluster(10).run([Task(1.0, on=(2,), pinned=False)] * 40)), "data-locality"))
     assert finding.confidence == 0.6
 
 
 @pytest.mark.parametrize(("copies", "found"), [(1, True), (10, False)])
-def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(cluster, task, find, copies, found, golden):
+def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(copies, found, golden):
     """The inputs are on half of the workers; without the record that is too many to be noticed."""
-    tasks = [task(1.0, on=(i % 5,), pinned=False) for i in range(40)]
-    assert not find(cluster(10).run(tasks))
+    tasks = [Task(1.0, on=(i % 5,), pinned=False) for i in range(40)]
+    assert not find(Cluster(10).run(tasks))
     told = [
         {"number": i, "nbytes": 10, "workers": copies, "first": [f"tcp://10.0.0.{i}:4000"], "rows": [*range(i, 40, 5)]}
         for i in range(5)
     ]
-    findings = find(cluster(10, events=[(0.0, SCATTERED, each) for each in told]).run(tasks))
+    findings = find(Cluster(10, events=[(0.0, SCATTERED, each) for each in told]).run(tasks))
     assert list(findings) == ["data-locality"] * found
     if found:
         assert findings["data-locality"].confidence == 0.9
@@ -171,13 +161,9 @@ def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(clus
     golden(*findings.values())
 
 
-def test_tasks_at_evenly_spread_inputs_are_healthy(cluster, task, find):
-    tasks = [task(1.0, "load", nbytes=10**8) for _ in range(100)]
-    tasks += [task(1.0, "use", (i,), on=(i % 10,), pinned=False) for i in range(100)]
-    assert not find(cluster(10).run(tasks))
-
-
-def test_tasks_that_may_not_move_are_restricted_and_not_data_locality(cluster, task, find):
-    tasks = [task(0.1, "load", on=(1,), nbytes=10**9)]
-    tasks += [task(1.0, "use", (0,), on=(1,)) for _ in range(40)]
-    assert list(find(cluster(10).run(tasks))) == ["worker-restriction"]
+def test_tasks_at_evenly_spread_inputs_or_that_may_not_move_are_not_data_locality():
+    tasks = [Task(1.0, "load", nbytes=10**8) for _ in range(100)]
+    tasks += [Task(1.0, "use", (i,), on=(i % 10,), pinned=False) for i in range(100)]
+    assert not find(Cluster(10).run(tasks))
+    bound = [Task(0.1, "load", on=(1,), nbytes=10**9), *[Task(1.0, "use", (0,), on=(1,))] * 40]
+    assert list(find(Cluster(10).run(bound))) == ["worker-restriction"]

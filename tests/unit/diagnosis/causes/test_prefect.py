@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import only, watched
+from support.small_cluster import Cluster, Graph, Task, find, in_turn
 
 from scalescope.diagnosis import verdict
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
@@ -19,44 +20,29 @@ from scalescope.model.trial import RAN, TrialState
 FLOW = "PrefectDaskClient-1"
 
 
-def noted(prefix, tasks=80, where="", **seconds):
-    return [
-        (
-            1_100.0,
-            "waits",
-            {"prefix": prefix, "what": f"Prefect.{what}", "where": where, "tasks": tasks, "seconds": each},
-        )
-        for what, each in seconds.items()
-    ]
+def noted(prefix, tasks=80, **seconds):
+    told = {"prefix": prefix, "where": "", "tasks": tasks}
+    return [(1_100.0, "waits", told | {"what": f"Prefect.{what}", "seconds": each}) for what, each in seconds.items()]
 
 
-@pytest.fixture
-def flow(cluster, task, graph):
+def flow(events=(), nbytes=1000, **seconds):
     """Eighty tasks of 1 s on 8 workers, sent by Prefect, of which the workers noted these seconds."""
-
-    def made(tasks=80, events=(), nbytes=1000, **seconds):
-        return cluster(8, events=[*noted("load", **seconds), *events]).run(
-            [task(1.0, "load")] * tasks, [graph(client=FLOW, nbytes=nbytes)]
-        )
-
-    return made
+    run = Cluster(8, events=[*noted("load", **seconds), *events])
+    return run.run([Task(1.0, "load")] * 80, [Graph(client=FLOW, nbytes=nbytes)])
 
 
-def test_a_flow_whose_functions_take_a_good_part_of_the_time_is_healthy(flow, find):
+def test_a_flow_whose_functions_take_a_good_part_of_the_time_or_were_not_recorded_is_healthy():
     assert not find(flow(function=76.0))
-    assert not find(flow(function=30.0))  # what is around it takes less than twice as long as the function
-
-
-def test_a_flow_whose_functions_were_not_recorded_gets_no_finding(flow, find):
+    assert not find(flow(function=30.0))  # Prefect takes less than twice as long as the function
     assert not find(flow())
     assert prefect_seconds(flow()) == {}
 
 
-def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead(cluster, task, graph, find):
+def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead():
     """A task every 0.5 s, each with 0.2 s of requests to the server."""
-    sent = [graph(at=0.5 * i, client=FLOW) for i in range(40)]
-    run = cluster(8, events=noted("load", 40, function=4.0, api=8.0)).run(
-        [task(2.0, "load", graph=i) for i in range(40)], sent
+    sent = [Graph(at=0.5 * i, client=FLOW) for i in range(40)]
+    run = Cluster(8, events=noted("load", 40, function=4.0, api=8.0)).run(
+        [Task(2.0, "load", graph=i) for i in range(40)], sent
     )
     finding = find(run)["prefect-overhead"]
     figures = {each.what: each.value for each in finding.evidence}
@@ -66,24 +52,24 @@ def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead(clu
 
 
 @pytest.mark.parametrize("function", [1.0, 8.0, 20.0, 26.0])
-def test_prefect_taking_longer_than_the_functions_is_found_as_prefect_overhead(flow, find, function, golden_once):
+def test_prefect_taking_longer_than_the_functions_is_found_as_prefect_overhead(function, golden_once):
     finding = golden_once(only(find(flow(function=function)), "prefect-overhead"))
     assert finding.lost_s == pytest.approx(80 - function)
     assert finding.severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_imports_of_prefect_in_first_tasks_are_only_information(cluster, task, graph, find, rounds, golden_once):
+def test_imports_of_prefect_in_first_tasks_are_only_information(rounds, golden_once):
     """The first task on each of 8 workers takes 4 s, all others 1 s; the function takes 0.9 s."""
-    tasks = [task(4.0, "load")] * 8 + [task(1.0, "load")] * 8 * (rounds - 1)
+    tasks = [Task(4.0, "load")] * 8 + [Task(1.0, "load")] * 8 * (rounds - 1)
     events = noted("load", len(tasks), function=0.9 * len(tasks))
-    observed = cluster(8, events=events).run(tasks, [graph(client=FLOW)])
+    observed = Cluster(8, events=events).run(tasks, [Graph(client=FLOW)])
     assert prefect_seconds(observed)["load"].first == pytest.approx(8 * 3.0, rel=0.05)
     assert golden_once(only(find(observed), "prefect-overhead")).severity is Severity.INFO
 
 
 @pytest.mark.parametrize("what", ["persist", "hash"])
-def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(flow, find, what, golden):
+def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(what, golden):
     short, long = (find(flow(function=s, **{what: each})) for s, each in ((20.0, 50.0), (45.0, 25.0)))
     golden(only(short, "prefect-overhead"), only(long, "prefect-overhead"))
     assert short["prefect-overhead"].lost_s == pytest.approx(60.0)
@@ -91,18 +77,18 @@ def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(flow,
     assert not find(flow(function=70.0, **{what: 5.0}))
 
 
-def test_scanning_the_arguments_of_calls_is_found_as_prefect_overhead(flow, find, golden):
+def test_scanning_the_arguments_of_calls_is_found_as_prefect_overhead(golden):
     golden(only(find(flow(function=8.0, nbytes=80 * 24_000_000)), "prefect-overhead"))
 
 
 @pytest.mark.parametrize("seconds", [9.0, 20.0, 60.0])
-def test_prefect_servers_started_by_workers_are_found(flow, find, seconds, golden_once):
+def test_prefect_servers_started_by_workers_are_found(seconds, golden_once):
     (started,) = noted("load", tasks=8, server=seconds)
     finding = golden_once(only(find(flow(function=80.0 - seconds, events=[started])), "prefect-server-in-workers"))
     assert finding.lost_s == pytest.approx(seconds)
 
 
-def test_waits_for_retries_of_prefect_are_found_as_retried_tasks(flow, find, golden):
+def test_waits_for_retries_of_prefect_are_found_as_retried_tasks(golden):
     finding = golden(only(find(flow(function=40.0, retry=30.0, **{"raised OSError": 10.0})), "retried-tasks"))
     assert finding.lost_s == pytest.approx(40.0)
 
@@ -112,27 +98,28 @@ def limited(seconds):
     return [(1_100.0, "waits", wait)]
 
 
-def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(flow, find, golden):
+def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(golden):
     assert golden(only(find(flow(function=38.0, events=limited(40.0))), "waiting-tasks")).lost_s == pytest.approx(40.0)
-    assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))  # asking takes as long
+    # Asking for a slot alone takes as long.
+    assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))
 
 
 @pytest.mark.parametrize("client", ["Client-1", FLOW])
-def test_a_remedy_names_the_calls_of_prefect_if_prefect_sent_the_tasks(cluster, task, graph, find, client, golden):
-    graphs = [graph(after=i - 1 if i else None, client=client) for i in range(12)]
-    golden(find(cluster(4).run([task(1.0, "load", graph=i) for i in range(12)], graphs))["results-awaited-in-loop"])
+def test_a_remedy_names_the_calls_of_prefect_if_prefect_sent_the_tasks(client, golden):
+    graphs = in_turn(12, 0.0, client=client)
+    golden(find(Cluster(4).run([Task(1.0, "load", graph=i) for i in range(12)], graphs))["results-awaited-in-loop"])
 
 
-def test_work_of_prefect_once_around_a_flow_is_only_information(flow, find, golden):
+def test_work_of_prefect_once_around_a_flow_is_only_information(golden):
     observation = watched(
         flow(function=79.0), (10.0, ("f.py:3 f", "wait", 1)), (3.0, ("f.py:9 <module>", FLOW_ENGINE, 0))
     )
     golden(only(find(observation), "client-busy"))
 
 
-def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(cluster, task, graph, find, golden):
-    graphs = [graph(0.7 * i, client=FLOW) for i in range(20)]
-    observation = cluster(8).run([task(1.0, "load", graph=i) for i in range(20)], graphs)
+def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(golden):
+    graphs = [Graph(0.7 * i, client=FLOW) for i in range(20)]
+    observation = Cluster(8).run([Task(1.0, "load", graph=i) for i in range(20)], graphs)
     assert "slow-submission" in find(observation)
     found = find(watched(observation, (15.0, ("f.py:3 f", "a.result", 1))))
     assert "slow-submission" not in found
@@ -143,7 +130,7 @@ def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(c
 
 
 def also_sent(observation, tasks):
-    """Add tasks to the first graph that have no row."""
+    """The same trial, whose first graph had so many more tasks, which have no row."""
     observation.tables["graphs"]["tasks"][0] += tasks
     return observation
 
@@ -152,26 +139,26 @@ def unfinished(left=(), cancelled=()):
     return (1_000.0, "unfinished", {"left": dict(left), "cancelled": dict(cancelled)})
 
 
-def test_a_few_unfinished_tasks_are_healthy(flow, find):
-    assert not find(also_sent(flow(function=79.0, events=[unfinished(left={"load": 7})]), 7))
+@pytest.mark.parametrize(
+    ("left", "sent", "facts"),
+    [
+        pytest.param({"load": 7}, 7, {}, id="a few"),
+        pytest.param({"theirs": 90}, 0, {}, id="sent before the flow"),
+        pytest.param({"load": 90}, 90, {RAN: "cluster"}, id="of a watched cluster"),
+    ],
+)
+def test_unfinished_tasks_that_are_few_or_not_those_of_the_flow_are_healthy(left, sent, facts):
+    observation = also_sent(flow(function=79.0, events=[unfinished(left=left)]), sent)
+    assert not find(replace(observation, trial=replace(observation.trial, facts=facts)))
 
 
-def test_unfinished_tasks_sent_before_the_flow_are_ignored(flow, find):
-    assert not find(flow(function=79.0, events=[unfinished(left={"theirs": 90})]))
-
-
-def test_unfinished_tasks_of_a_watched_cluster_are_healthy(flow, find):
-    observation = also_sent(flow(function=79.0, events=[unfinished(left={"load": 90})]), 90)
-    assert not find(replace(observation, trial=replace(observation.trial, facts={RAN: "cluster"})))
-
-
-def test_tasks_that_a_plain_client_cancels_are_healthy(cluster, task, graph, find):
-    observation = cluster(8, events=[unfinished(cancelled={"load": 400})]).run([task(1.0)] * 80, [graph()])
+def test_tasks_that_a_plain_client_cancels_are_healthy():
+    observation = Cluster(8, events=[unfinished(cancelled={"load": 400})]).run([Task(1.0)] * 80, [Graph()])
     assert not find(also_sent(observation, 400))
 
 
 @pytest.mark.parametrize("told", [unfinished(left={"load": 20}), unfinished(cancelled={"load": 20})])
-def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, find, told, golden):
+def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(told, golden):
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
 
 
@@ -181,20 +168,17 @@ GIVEN_UP = [
 ]
 
 
-def test_tasks_that_died_with_their_workers_are_not_told_to_be_waited_for(flow, find):
+def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them():
     events = [unfinished(cancelled={"load": 20}), *GIVEN_UP]
     assert "unfinished-tasks" not in find(also_sent(flow(function=79.0, events=events), 20))
-
-
-def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them(flow, cluster, task, graph):
     assert "set_task_run_state" in untold(flow(function=79.0, events=GIVEN_UP))
     assert untold(flow(function=79.0)) == ""
-    assert untold(cluster(8, events=GIVEN_UP).run([task(1.0)] * 80, [graph()])) == ""
+    assert untold(Cluster(8, events=GIVEN_UP).run([Task(1.0)] * 80, [Graph()])) == ""
 
 
-def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(cluster, graph, find, golden):
-    observation = cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
-        [], [graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
+def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(golden):
+    observation = Cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
+        [], [Graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
     )
     finding = golden(only(find(also_sent(observation, 4)), "unfinished-tasks"))
     sweep = Sweep(
@@ -205,6 +189,6 @@ def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(clus
 
 
 @pytest.mark.parametrize("given", [{"state": TrialState.FAILED}, {"state": TrialState.INVALID, "reason": "timed out"}])
-def test_a_failed_or_timed_out_trial_is_not_found_as_unfinished_tasks(cluster, task, graph, find, given):
-    observation = cluster(4, events=[unfinished(left={"load": 90})]).run([task(1.0)] * 40, [graph()], **given)
+def test_a_failed_or_timed_out_trial_is_not_found_as_unfinished_tasks(given):
+    observation = Cluster(4, events=[unfinished(left={"load": 90})]).run([Task(1.0)] * 40, [Graph()], **given)
     assert "unfinished-tasks" not in find(also_sent(observation, 90))

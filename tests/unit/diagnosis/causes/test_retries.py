@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import observed
+from support.small_cluster import Cluster, Task, find
 
 from scalescope.model.records import STATUS_ERRED
 from scalescope.model.trial import TrialState
@@ -24,25 +25,22 @@ def failing(observation, share, text="OSError: 503 Service Unavailable"):
     return observed(replace(observation.trial), tables)
 
 
-def test_a_few_failed_attempts_are_healthy(cluster, task, find):
-    assert not find(failing(cluster(8).run([task(1.0)] * 160), 0.05))
+def test_a_few_failed_attempts_are_healthy():
+    assert not find(failing(Cluster(8).run([Task(1.0)] * 160), 0.05))
 
 
 @pytest.mark.parametrize("workers", [4, 40])
 @pytest.mark.parametrize("share", [0.15, 0.5, 0.75])
-def test_attempts_that_fail_count_as_lost_time(cluster, task, find, workers, share, golden_once):
-    finding = golden_once(find(failing(cluster(workers).run([task(1.0)] * 10 * workers), share))["retried-tasks"])
+def test_attempts_that_fail_count_as_lost_time(workers, share, golden_once):
+    finding = golden_once(find(failing(Cluster(workers).run([Task(1.0)] * 10 * workers), share))["retried-tasks"])
     failed = round(share * 10 * workers)
     assert finding.lost_s == pytest.approx(failed)
 
 
-def test_failed_attempts_without_a_retry_are_not_retried_tasks(cluster, task, find):
-    seen = failing(cluster(4).run([task(1.0)] * 8), 0.5)
+def test_failed_attempts_without_a_retry_or_whose_workers_died_are_not_retried_tasks():
+    seen = failing(Cluster(4).run([Task(1.0)] * 8), 0.5)
     ended = replace(seen, trial=replace(seen.trial, state=TrialState.FAILED))
     assert "retried-tasks" not in find(ended)
     ended.tables["tasks"]["retries"] = array("b", [1] * 8)
     assert "retried-tasks" in find(ended)
-
-
-def test_tasks_whose_workers_died_are_not_retried_tasks(cluster, task, find):
-    assert "retried-tasks" not in find(failing(cluster(8).run([task(1.0)] * 80), 0.5, "KilledWorker: it died"))
+    assert "retried-tasks" not in find(failing(Cluster(8).run([Task(1.0)] * 80), 0.5, "KilledWorker: it died"))

@@ -5,69 +5,70 @@ from uuid import UUID
 
 import pytest
 from support.findings import observed, only
+from support.small_cluster import Cluster, Graph, Task, find
 
 from scalescope.model.finding import Severity
 
 SIZES = [(8, 1), (4, 4), (40, 1), (100, 2)]
 
 
-def wide(task, count, seconds=1.0, name="load", needs=(), **more):
-    return [task(seconds, name, needs, **more) for _ in range(count)]
+def wide(count, seconds=1.0, name="load", needs=(), **more):
+    return [Task(seconds, name, needs, **more) for _ in range(count)]
 
 
 # ------------------------------------------------------------------ healthy
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_a_short_summary_at_the_end_is_healthy(cluster, task, find, workers, threads):
+def test_a_short_summary_at_the_end_is_healthy(workers, threads):
     count = 10 * workers * threads
-    tasks = [*wide(task, count), task(0.5, "sum", tuple(range(count)))]
-    assert not find(cluster(workers, threads).run(tasks))
+    tasks = [*wide(count), Task(0.5, "sum", tuple(range(count)))]
+    assert not find(Cluster(workers, threads).run(tasks))
 
 
-def test_narrow_work_beside_a_wide_stage_or_in_a_narrow_graph_is_no_narrow_stage(cluster, task, find):
-    assert not find(cluster(8).run([task(20.0, "index"), *wide(task, 7 * 20)]))
-    tasks = [*wide(task, 3), *[task(1.0, "clean", (i,)) for i in range(3)]]
-    assert "narrow-stage" not in find(cluster(30).run(tasks))
-
-
-def test_a_chain_of_tasks_is_no_narrow_stage(cluster, task, find):
-    tasks = wide(task, 16)
-    for _ in range(30):
-        tasks.append(task(1.0, "step", (len(tasks) - 1,)))
-    assert "narrow-stage" not in find(cluster(8).run(tasks))
+@pytest.mark.parametrize(
+    ("workers", "tasks"),
+    [
+        pytest.param(8, [Task(20.0, "index"), *wide(7 * 20)], id="beside a wide stage"),
+        pytest.param(30, [*wide(3), *[Task(1.0, "clean", (i,)) for i in range(3)]], id="in a narrow graph"),
+        pytest.param(8, [*wide(16), *[Task(1.0, "step", (15 + i,)) for i in range(30)]], id="a chain"),
+    ],
+)
+def test_few_tasks_that_hold_up_no_thread_are_no_narrow_stage(workers, tasks):
+    assert "narrow-stage" not in find(Cluster(workers).run(tasks))
 
 
 @pytest.mark.parametrize(("fan_in", "named"), [(2, False), (8, False), (64, True)])
-def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(cluster, task, find, fan_in, named):
-    tasks = wide(task, 64, 1.0, "merge")
+def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(fan_in, named):
+    tasks = wide(64, 1.0, "merge")
     level = list(range(64))
     while len(level) > 1:
         parts = [level[i : i + fan_in] for i in range(0, len(level), fan_in)]
-        tasks += [task(0.1 * len(part), "merge", tuple(part)) for part in parts]
+        tasks += [Task(0.1 * len(part), "merge", tuple(part)) for part in parts]
         level = list(range(len(tasks) - len(parts), len(tasks)))
-    assert ("narrow-stage" in find(cluster(16).run(tasks))) is named
+    assert ("narrow-stage" in find(Cluster(16).run(tasks))) is named
 
 
-def test_tasks_sent_one_by_one_are_awaited_in_loop_and_no_narrow_stage(cluster, task, graph, find):
-    tasks = wide(task, 16) + [task(1.0, "fit", graph=1 + i) for i in range(40)]
-    graphs = [graph(), *[graph(0.001, after=i) for i in range(40)]]
-    found = find(cluster(8).run(tasks, graphs))
+def test_tasks_sent_one_by_one_are_awaited_in_loop_and_no_narrow_stage():
+    tasks = wide(16) + [Task(1.0, "fit", graph=1 + i) for i in range(40)]
+    graphs = [Graph(), *[Graph(0.001, after=i) for i in range(40)]]
+    found = find(Cluster(8).run(tasks, graphs))
     assert "results-awaited-in-loop" in found
     assert "narrow-stage" not in found
 
 
-@pytest.mark.parametrize("key", [f"load-{'1f' * 16}", f"('load-{'1f' * 16}', 7)", f"load-{UUID(int=7)}"])
-def test_one_long_task_of_many_is_a_straggler_named_without_a_long_token(cluster, task, find, golden, key):
-    run = cluster(32).run([task(30.0 if i == 7 else 1.0, "load") for i in range(64)])
+CALLED = {"key": "load-7", "call": "load(7)"}
+KEYS = [f"load-{'1f' * 16}", f"('load-{'1f' * 16}', 7)", f"load-{UUID(int=7)}"]
+
+
+@pytest.mark.parametrize(
+    ("key", "told"), [*((key, []) for key in KEYS), ("load-7", [{"key": "load-7", "call": "load(7)"}])]
+)
+def test_a_straggler_is_named_by_its_call_or_by_its_key_without_a_long_token(golden, key, told):
+    events = [(40.0, "longest", each) for each in told]
+    run = Cluster(32, events=events).run([Task(30.0 if i == 7 else 1.0, "load") for i in range(64)])
     keys = [key if each == "load-7" else each for each in run.tables["tasks"]["key"]]
     golden(only(find(observed(run.trial, {**run.tables, "tasks": {**run.tables["tasks"], "key": keys}})), "straggler"))
-
-
-def test_a_straggler_is_named_by_its_call(cluster, task, find, golden):
-    told = (40.0, "longest", {"key": "load-7", "call": "load(7)"})
-    run = cluster(32, events=[told]).run([task(30.0 if i == 7 else 1.0, "load") for i in range(64)])
-    golden(only(find(run), "straggler"))
 
 
 # ------------------------------------------------------------------ what breaks
@@ -76,13 +77,11 @@ def test_a_straggler_is_named_by_its_call(cluster, task, find, golden):
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("narrow", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_few_tasks_after_many_are_found_as_narrow_stage(
-    cluster, task, find, workers, threads, narrow, seed, golden_once
-):
+def test_a_few_tasks_after_many_are_found_as_narrow_stage(workers, threads, narrow, seed, golden_once):
     rng = random.Random(seed)
     count = workers * threads * rng.choice([2, 3])
-    tasks = wide(task, count) + wide(task, narrow, rng.uniform(2.0, 9.0), "train", tuple(range(count)))
-    finding = golden_once(only(find(cluster(workers, threads, gap_s=0.001).run(tasks)), "narrow-stage"))
+    tasks = wide(count) + wide(narrow, rng.uniform(2.0, 9.0), "train", tuple(range(count)))
+    finding = golden_once(only(find(Cluster(workers, threads, gap_s=0.001).run(tasks)), "narrow-stage"))
     assert finding.severity is (
         Severity.HIGH if finding.lost_s > 0.3 * _whole(tasks, workers, threads) else Severity.MEDIUM
     )
@@ -93,35 +92,26 @@ def _whole(tasks, workers, threads):
     return workers * threads * (waves + max(t.seconds for t in tasks))
 
 
-def test_time_lost_to_a_narrow_stage_is_that_of_the_idle_threads(cluster, task, find, golden):
-    tasks = [*wide(task, 16), *wide(task, 2, 6.0, "train", tuple(range(16)))]
-    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 6.0)
-
-
-def test_one_task_before_many_is_found_as_narrow_stage(cluster, task, find, golden):
-    tasks = [task(5.0, "read"), *wide(task, 16, needs=(0,))]
-    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(7 * 5.0)
-
-
-def test_one_task_in_each_round_is_found_as_narrow_stage(cluster, task, find, golden):
+def in_rounds(rounds):
     tasks = []
-    for _ in range(6):
-        last = (len(tasks) - 1,) if tasks else ()
-        first = len(tasks)
-        tasks += wide(task, 8, name="gradient", needs=last)
-        tasks.append(task(2.0, "update", tuple(range(first, first + 8))))
-    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 7 * 2.0)
+    for i in range(rounds):
+        tasks += wide(8, name="gradient", needs=(9 * i - 1,) if i else ())
+        tasks.append(Task(2.0, "update", tuple(range(9 * i, 9 * i + 8))))
+    return tasks
 
 
-def test_uneven_tasks_of_a_narrow_stage_do_not_add_to_its_lost_time(cluster, task, find):
-    """One of two tasks takes five times as long; more tasks of that kind would wait for it as well."""
-    tasks = [*wide(task, 16), *[task(seconds, "train", tuple(range(16))) for seconds in (2.0, 10.0)]]
-    finding = find(cluster(8).run(tasks))["narrow-stage"]
-    assert finding.lost_s == pytest.approx(6 * 10.0)
+ALL = tuple(range(16))
+NARROW = {
+    "two tasks after many": ([*wide(16), *wide(2, 6.0, "train", ALL)], 6 * 6.0),
+    "one task before many": ([Task(5.0, "read"), *wide(16, needs=(0,))], 7 * 5.0),
+    "one task in each round": (in_rounds(6), 6 * 7 * 2.0),
+    # more tasks of that kind would wait for the longer one as well
+    "two uneven tasks": ([*wide(16), Task(2.0, "train", ALL), Task(10.0, "train", ALL)], 6 * 10.0),
+    "two stages at once": ([*wide(16), Task(4.0, "train", ALL), Task(4.0, "plot", ALL)], 6 * 4.0),
+}
 
 
-def test_two_narrow_stages_at_once_share_the_lost_time(cluster, task, find, golden):
-    tasks = wide(task, 16)
-    needs = tuple(range(16))
-    tasks += [task(4.0, "train", needs), task(4.0, "plot", needs)]
-    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 4.0)
+@pytest.mark.parametrize("case", NARROW)
+def test_time_lost_to_a_narrow_stage_is_that_of_the_idle_threads(case, golden):
+    tasks, lost_s = NARROW[case]
+    assert golden(find(Cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(lost_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.small_cluster import Cluster, Task, in_turn, standing
 
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
@@ -16,20 +17,15 @@ from scalescope.model.trial import TrialState
 OWN = Sweep("mine.py:run")
 
 
-@pytest.fixture
-def verdict():
+def verdict(*observations, items=None):
     """The verdict on trials of one point or several."""
-
-    def judge(*observations, items=None):
-        trials = []
-        for i, observation in enumerate(observations):
-            trial = observation.trial
-            if items is not None:
-                trial = replace(trial, point=Point(trial.point.workers, params={"items": items}))
-            trials.append(replace(trial, key=f"t{i}", repeat=i, findings=causes.find(observation)))
-        return diagnose(OWN, trials)
-
-    return judge
+    trials = []
+    for i, observation in enumerate(observations):
+        trial = observation.trial
+        if items is not None:
+            trial = replace(trial, point=Point(trial.point.workers, params={"items": items}))
+        trials.append(replace(trial, key=f"t{i}", repeat=i, findings=causes.find(observation)))
+    return diagnose(OWN, trials)
 
 
 def codes(verdict):
@@ -38,33 +34,40 @@ def codes(verdict):
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
 @pytest.mark.parametrize("items", [None, 30])
-def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(
-    cluster, task, graph, verdict, workers, items, golden_once
-):
-    tasks = [task(1.0, "inc", graph=i) for i in range(30)]
-    graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(30)]
-    found = golden_once(verdict(cluster(workers).run(tasks, graphs), items=items))
+def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(workers, items, golden_once):
+    tasks = [Task(1.0, "inc", graph=i) for i in range(30)]
+    graphs = in_turn(30, 0.005)
+    found = golden_once(verdict(Cluster(workers).run(tasks, graphs), items=items))
     assert codes(found) == ["results-awaited-in-loop"]
     assert found.severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_worker_restriction_is_named_first_in_the_verdict(cluster, task, verdict, workers, golden_once):
-    found = golden_once(verdict(cluster(workers).run([task(1.0, "inc", on=(0,))] * 3 * workers)))
+def test_a_worker_restriction_is_named_first_in_the_verdict(workers, golden_once):
+    found = golden_once(verdict(Cluster(workers).run([Task(1.0, "inc", on=(0,))] * 3 * workers)))
     assert codes(found)[0] == "worker-restriction"
     assert found.severity is Severity.HIGH
     assert "idle-workers-cause-unknown" not in codes(found)
 
 
-@pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_straggler_is_the_only_finding(cluster, task, verdict, workers):
-    found = verdict(cluster(workers).run([task(12.0 if i == 3 else 1.0) for i in range(workers * 2)]))
-    assert codes(found) == ["straggler"]
-    assert found.severity is Severity.HIGH
+CHAIN = [Task(1.0, needs=(i - 1,) if i else ()) for i in range(200)]
 
 
-def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part(cluster, task, verdict):
-    run = cluster(100).run([task(5.0 if i == 3 else 1.0) for i in range(60)])
+@pytest.mark.parametrize(
+    ("workers", "tasks", "items", "code"),
+    [
+        *[(n, [Task(12.0 if i == 3 else 1.0) for i in range(n * 2)], None, "straggler") for n in (4, 20, 100)],
+        *[(n, CHAIN[: 2 * n], None, "sequential-graph") for n in (10, 100)],
+        (100, [Task(128.0)] * 3, 300, "too-few-partitions"),
+        (100, [Task(1.0)] * 110, None, "uneven-waves"),
+    ],
+)
+def test_a_cause_that_explains_all_is_the_only_finding(workers, tasks, items, code):
+    assert codes(verdict(Cluster(workers).run(tasks), items=items)) == [code]
+
+
+def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part():
+    run = Cluster(100).run([Task(5.0 if i == 3 else 1.0) for i in range(60)])
     found = verdict(run)
     assert codes(found) == ["straggler", "too-few-partitions"]
     straggler, few = found.findings
@@ -73,33 +76,18 @@ def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part(clus
     assert straggler.lost_s + few.lost_s == pytest.approx(run.seconds("no_runnable_task", "tail"))
 
 
-@pytest.mark.parametrize("workers", [10, 100])
-def test_a_chain_of_tasks_is_only_a_sequential_graph(cluster, task, verdict, workers):
-    found = verdict(cluster(workers).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(2 * workers)]))
-    assert codes(found) == ["sequential-graph"]
-
-
-def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(cluster, task, verdict, golden):
+def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(golden):
     """Six chains would keep six of ten threads busy, if their tasks did not fetch for half a second each."""
-    chains = [task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
-    found = verdict(cluster(10).run(chains))
+    chains = [Task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
+    found = verdict(Cluster(10).run(chains))
     assert codes(found)[0] == "sequential-graph"
     golden(found.findings[0])
 
 
-def test_too_few_partitions_are_the_only_finding(cluster, task, verdict):
-    found = verdict(cluster(100).run([task(128.0)] * 3), items=300)
-    assert codes(found) == ["too-few-partitions"]
-
-
-def test_uneven_waves_are_the_only_finding(cluster, task, verdict):
-    assert codes(verdict(cluster(100).run([task(1.0)] * 110))) == ["uneven-waves"]
-
-
-def test_the_cause_that_loses_most_comes_first(cluster, task, verdict):
-    """Half an hour on one worker, and a straggler at the end of it."""
-    tasks = [task(1.0, "write", on=(0,)) for _ in range(60)] + [task(4.0 if i == 7 else 1.0) for i in range(60)]
-    found = verdict(cluster(10).run(tasks))
+def test_the_cause_that_loses_most_comes_first():
+    """A minute of tasks that are bound to one worker, and a straggler among the others."""
+    tasks = [Task(1.0, "write", on=(0,)) for _ in range(60)] + [Task(4.0 if i == 7 else 1.0) for i in range(60)]
+    found = verdict(Cluster(10).run(tasks))
     assert codes(found)[0] == "worker-restriction"
     high = [finding.lost_s for finding in found.findings if finding.severity is Severity.HIGH]
     assert high == sorted(high, reverse=True)
@@ -112,7 +100,7 @@ def known(code, lost_s, severity=Severity.MEDIUM):
     return Finding(code, severity, "It is so.", "mend it", evidence=(Evidence("e", 1, "s"),), lost_s=lost_s)
 
 
-def unexplained(cluster, task):
+def unexplained():
     """Nine of ten threads are idle though tasks wait, for no reason that shows."""
     rows = [
         {
@@ -121,11 +109,11 @@ def unexplained(cluster, task):
         }
         for i in range(40)
     ]  # fmt: skip
-    return cluster(10).observe(rows).trial
+    return Cluster(10).observe(rows).trial
 
 
-def test_idle_time_stays_unexplained_if_findings_explain_little_of_it(cluster, task):
-    trial = unexplained(cluster, task)
+def test_idle_time_stays_unexplained_if_findings_explain_little_of_it():
+    trial = unexplained()
     assert codes(diagnose(OWN, [trial])) == ["idle-workers-cause-unknown"]
     idle = 9 / 10 * 10 * trial.metrics.makespan_s
     little = replace(trial, findings=(known("memory-spill", 0.2 * idle),))
@@ -137,28 +125,23 @@ def test_idle_time_stays_unexplained_if_findings_explain_little_of_it(cluster, t
 
 
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
-def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(
-    cluster, task, graph, verdict, width, said, golden
-):
-    tasks = [task(1.0, graph=i // width) for i in range(10 * width)]
-    graphs = [graph(after=i - 1 if i else None) for i in range(10)]
-    found = golden(verdict(cluster(32).run(tasks, graphs)))
+def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(width, said, golden):
+    tasks = [Task(1.0, graph=i // width) for i in range(10 * width)]
+    graphs = in_turn(10, 0.0)
+    found = golden(verdict(Cluster(32).run(tasks, graphs)))
     assert codes(found) == [said]
 
 
-def test_a_failed_workload_is_reported_once(cluster, task):
-    failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason="it raised", metrics=None)
-    assert codes(diagnose(OWN, [failed])) == ["failed-trials"]
-
-
-def test_an_error_that_does_not_say_what_to_do_is_told_with_its_meaning(cluster, task):
+def test_a_failed_workload_is_reported_once_with_the_meaning_of_its_error():
     raised = "the workload raised httpx.PoolTimeout"
-    failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason=raised, metrics=None)
-    assert "PREFECT_API_REQUEST_TIMEOUT" in diagnose(OWN, [failed]).findings[0].summary
+    failed = replace(Cluster(4).run([Task(1.0)]).trial, state=TrialState.FAILED, reason=raised, metrics=None)
+    found = diagnose(OWN, [failed])
+    assert codes(found) == ["failed-trials"]
+    assert "PREFECT_API_REQUEST_TIMEOUT" in found.findings[0].summary
 
 
-def test_a_finding_in_one_of_three_trials_is_not_reported(cluster, task):
-    trial = cluster(4).run([task(1.0)] * 8).trial
+def test_a_finding_in_one_of_three_trials_is_not_reported():
+    trial = Cluster(4).run([Task(1.0)] * 8).trial
     trials = [replace(trial, key=f"t{i}", repeat=i) for i in range(3)]
     trials[0] = replace(trials[0], findings=(known("straggler", 2.0),))
     assert codes(diagnose(OWN, trials)) == ["healthy"]
@@ -168,14 +151,14 @@ def test_a_finding_in_one_of_three_trials_is_not_reported(cluster, task):
     assert found.findings[0].lost_s == 3.0
 
 
-def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials(cluster, standing, verdict):
+def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials():
     where = "mine.py:7 in outer"
     waiting = StandingTasks("outer", 4, True, where, "result (client.py)", "Client", "", 4)
     stopped = Standstill(52.0, 4, 4, 6, 2, 0, (waiting,))
-    found = verdict(standing(cluster(4), stopped))
+    found = verdict(standing(Cluster(4), stopped))
     assert codes(found) == ["nested-client", "invalid-trials"]
     locked = replace(stopped, groups=(replace(waiting, waits_for="Semaphore", call="__enter__ (semaphore.py)"),))
-    assert codes(verdict(standing(cluster(4), locked))) == ["waiting-tasks", "invalid-trials"]
+    assert codes(verdict(standing(Cluster(4), locked))) == ["waiting-tasks", "invalid-trials"]
     away = replace(waiting, holds=False, waits_for="", problem="no worker may run it: it asks for resources GPU=1")
-    found = verdict(standing(cluster(4), replace(stopped, groups=(away,))))
+    found = verdict(standing(Cluster(4), replace(stopped, groups=(away,))))
     assert codes(found) == ["worker-restriction", "invalid-trials"]

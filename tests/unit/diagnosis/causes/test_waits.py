@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import only
+from support.small_cluster import Cluster, Graph, Task, find, standing
 
 from scalescope.model.finding import Severity
 from scalescope.model.standstill import StandingTasks, Standstill
@@ -14,18 +15,16 @@ def wait(what, seconds, tasks=20, prefix="load", where="mine.py:7 in load"):
     return (1_100.0, "waits", message)
 
 
-def test_a_little_waiting_is_healthy(cluster, task, find):
-    assert not find(cluster(8, events=[wait("Lock.__enter__", 7.0)]).run([task(1.0)] * 80))
+def test_a_little_waiting_is_healthy():
+    assert not find(Cluster(8, events=[wait("Lock.__enter__", 7.0)]).run([Task(1.0)] * 80))
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(4, 1), (8, 4), (100, 2)])
 @pytest.mark.parametrize("share", [0.11, 0.2, 0.5, 0.95])
-def test_tasks_that_wait_for_a_semaphore_are_found_as_waiting_tasks(
-    cluster, task, find, workers, threads, share, golden_once
-):
+def test_tasks_that_wait_for_a_semaphore_are_found_as_waiting_tasks(workers, threads, share, golden_once):
     count = 10 * workers * threads
     found = find(
-        cluster(workers, threads, events=[wait("Semaphore.__enter__", share * count)]).run([task(1.0)] * count)
+        Cluster(workers, threads, events=[wait("Semaphore.__enter__", share * count)]).run([Task(1.0)] * count)
     )
     assert list(found) == ["waiting-tasks"]
     finding = golden_once(found["waiting-tasks"])
@@ -33,30 +32,29 @@ def test_tasks_that_wait_for_a_semaphore_are_found_as_waiting_tasks(
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
 
 
-def test_the_line_with_most_waiting_is_named(cluster, task, find, golden):
+def test_the_line_with_most_waiting_is_named(golden):
     events = [wait("Queue.get", 10.0), wait("Event.wait", 40.0, 1, "go", ""), wait("Queue.get", 9.0, 3, "other")]
-    assert golden(find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
+    assert golden(find(Cluster(8, events=events).run([Task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
 
 
-def test_durations_that_differ_by_waiting_are_not_skewed_tasks(cluster, task, find):
-    tasks = [task(0.2 * (1 + i % 8)) for i in range(40)]
-    assert list(find(cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
+def test_durations_that_differ_by_waiting_are_not_skewed_and_waits_for_own_tasks_are_nested_clients():
+    tasks = [Task(0.2 * (1 + i % 8)) for i in range(40)]
+    assert list(find(Cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
+    tasks = [*[Task(10.0, "outer")] * 8, *[Task(0.5, "inner", graph=1)] * 8]
+    nested = Cluster(9, events=[wait("Future.result", 70.0, 8, "outer")])
+    assert "waiting-tasks" not in find(nested.run(tasks, [Graph(), Graph(1.0, client="Client-worker-1")]))
 
 
-def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients(cluster, task, graph, find):
-    tasks = [*[task(10.0, "outer")] * 8, *[task(0.5, "inner", graph=1)] * 8]
-    graphs = [graph(), graph(1.0, client="Client-worker-1")]
-    events = [wait("Future.result", 70.0, 8, "outer")]
-    assert "waiting-tasks" not in find(cluster(9, events=events).run(tasks, graphs))
-
-
-def test_the_lock_of_store_is_told_as_the_option_of_the_users_call(cluster, task, find):
-    events = [wait("Lock.acquire", 40.0, where="core.py:4814 in load_store_chunk")]
-    assert "`lock=False`" in find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"].remedy
-
-
-def test_a_wait_of_an_unknown_kind_has_a_remedy_too(cluster, task, find, golden):
-    golden(find(cluster(8, events=[wait("Newcomer.join", 40.0)]).run([task(1.0)] * 80))["waiting-tasks"])
+@pytest.mark.parametrize(
+    ("what", "where"),
+    [
+        pytest.param("Lock.acquire", "core.py:4814 in load_store_chunk", id="the lock of store"),
+        pytest.param("Newcomer.join", "mine.py:7 in load", id="an unknown kind"),
+    ],
+)
+def test_the_lock_of_store_and_an_unknown_wait_have_remedies_of_their_own(what, where, golden):
+    run = Cluster(8, events=[wait(what, 40.0, where=where)]).run([Task(1.0)] * 80)
+    golden(find(run)["waiting-tasks"])
 
 
 # ------------------------------------------------------------------ trials that were stopped
@@ -66,8 +64,8 @@ HOLDER = StandingTasks("write", 1, True, "mine.py:9 in write", "write (h5py.py)"
 STOPPED = Standstill(52.0, 4, 4, 9, 5, 0, (LOCKED, HOLDER))
 
 
-def test_a_standstill_at_a_lock_is_found_as_waiting_tasks(cluster, standing, find, golden):
-    golden(only(find(standing(cluster(4), STOPPED)), "waiting-tasks"))
+def test_a_standstill_at_a_lock_is_found_as_waiting_tasks(golden):
+    golden(only(find(standing(Cluster(4), STOPPED)), "waiting-tasks"))
 
 
 @pytest.mark.parametrize(
@@ -79,5 +77,5 @@ def test_a_standstill_at_a_lock_is_found_as_waiting_tasks(cluster, standing, fin
         replace(STOPPED, groups=(replace(LOCKED, tasks=1), replace(HOLDER, tasks=3))),  # most do something else
     ],
 )
-def test_a_stopped_trial_whose_tasks_do_not_wait_is_not_waiting_tasks(cluster, standing, find, stopped):
-    assert not find(standing(cluster(4), stopped))
+def test_a_stopped_trial_whose_tasks_do_not_wait_is_not_waiting_tasks(stopped):
+    assert not find(standing(Cluster(4), stopped))
