@@ -15,8 +15,14 @@ from scalescope.model.words import cut
 
 MOST = 10  # culprits that are told
 UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
-NAMES = ("address", "made_at", "blocked_outside_clock", "shows", "validated")  # facts of a cluster that change nothing
-CORES = 0.25  # least difference of cores that others kept busy
+NEUTRAL = (
+    "address",
+    "made_at",
+    "blocked_outside_clock",
+    "shows",
+    "validated",
+)  # facts of a cluster that change nothing
+CORES = 0.25  # least difference of busy cores of a host that is told
 OF_DASK = ("dask", "distributed", "dask-expr")
 # Packages of a family with another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
@@ -27,7 +33,7 @@ _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
 _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("point", r"workers|threads_per_worker|workers@.*", 1.0, (PartKind.THREADS, PartKind.START_UP, PartKind.WAITING)),
     ("point", r"fault", 1.0, (PartKind.LOST, PartKind.PAUSED, PartKind.SLOWER, PartKind.WAITING)),
-    ("point", r".*", 1.0, (*_TASKS, PartKind.CLIENT, PartKind.WAITING)),
+    ("point", r".*", 1.0, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS, PartKind.WAITING)),
     ("setting", r"(array|dataframe|optimization|tokenize)\..*", 1.0, (*_TASKS, PartKind.CLIENT)),
     ("setting", r".*(comm|bandwidth|compression|connect|p2p).*", 1.0, (PartKind.TRANSFER, PartKind.SERIALISATION)),
     ("setting", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
@@ -40,6 +46,7 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("cluster", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("cluster", r".*(scheduler|worker_us|message).*", 1.0, _DELAYS),
     ("cluster", r".*", 0.3, (PartKind.START_UP, PartKind.MACHINE, PartKind.SLOWER, PartKind.TRANSFER)),
+    ("host", r"cores used.*", 1.0, (PartKind.MACHINE,)),
     ("host", r"memory.*", 0.5, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("host", r".*", 1.0, (PartKind.MACHINE, PartKind.START_UP, PartKind.IMPORTS)),
     (
@@ -51,6 +58,8 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("package", r".*", 0.2, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS)),
     ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
 )
+# Shares of a host's load, by the names of facts
+_LOAD = {"cores used by other processes": "others", "cores used by other virtual machines": "stolen"}
 _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
 
 
@@ -62,7 +71,7 @@ class DifferingFact:
     name: str
     a: str  # empty where it is not there
     b: str
-    explains_s: float = 0.0  # seconds of named parts of a kind that it can change, by how often it does
+    explains_s: float = 0.0  # seconds of the named parts, each weighted by how often such a fact changes its kind
 
     def __str__(self) -> str:
         """`dask 2024.10.0 → 2024.11.0`."""
@@ -93,14 +102,14 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
         right.pop(("point", ENVIRONMENT), None)
     for key in dict.fromkeys([*left, *right]):
         one, other = left.get(key), right.get(key)
-        if one != other and not (isinstance(one, float) and isinstance(other, float) and abs(one - other) < CORES):
+        if one != other and not (key[1] in _LOAD and abs((one or 0.0) - (other or 0.0)) < CORES):
             found.append(DifferingFact(*key, "" if one is None else str(one), "" if other is None else str(other)))
     return tuple(found)
 
 
 def other_host(facts: Sequence[DifferingFact]) -> bool:
-    """Whether all tasks may be slower because of where they ran."""
-    return any(each.kind == "host" for each in facts)
+    """Whether A and B ran on different machines; a load that differs is no such machine."""
+    return any(each.kind == "host" and each.name not in _LOAD for each in facts)
 
 
 def culprits(facts: Sequence[DifferingFact], parts: Sequence[DifferencePart]) -> tuple[DifferingFact, ...]:
@@ -139,14 +148,14 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
     for name, value in (facts.get("variables") or {}).items():
         yield ("variable", str(name)), value
     for name, value in (facts.get("cluster") or {}).items():
-        if isinstance(value, str | int | float) and name not in NAMES:
+        if isinstance(value, str | int | float) and name not in NEUTRAL:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
     if not trial.virtual:
         host: Mapping[str, Any] = facts.get("host") or {}
         for name in _HOST:
             yield ("host", name), host.get(name)
         load: Mapping[str, Any] = host.get("load") or {}
-        for name in ("others", "stolen"):
-            yield ("host", f"cores of {name}"), float(load.get(name) or 0.0)
+        for name, share in _LOAD.items():
+            yield ("host", name), round(load.get(share, 0.0) * load.get("cpus", 0), 1)
     if code := facts.get("code"):
         yield ("code", "the script or its arguments" if RAN in facts else "the user's code"), code

@@ -26,6 +26,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -35,14 +36,14 @@ from scalescope.analysis.distributions import t_quantile
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
 ALPHA = 0.01  # chance that any part of two equal runs is named
-# Least share of the shorter side's seconds in a part that is named: on a virtual clock where repeats are equal, else by
-# the fewest trials of a side: 6 trials in two groups of 3 are apart by chance in 1 of 10 cases, 10 in 1 of 126
-LEAST_EQUAL = 0.005
-LEAST_S = 0.05  # seconds of a part that is named in real time: any process of the host may take less
+# Least size of a part that is named
+LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock where repeats are equal
+LEAST_S = 0.05  # seconds, in real time: other processes of the host may take as much
+# Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
-EQUAL = 1e-9  # seconds that are none
+EQUAL = 1e-9  # seconds up to which an amount counts as none
 
 
 class PartKind(StrEnum):
@@ -51,7 +52,7 @@ class PartKind(StrEnum):
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
     SLOWER = "slower"  # each task of a prefix took longer
-    MACHINE = "machine"  # all tasks took longer by one factor, and the hosts differ
+    MACHINE = "machine"  # all tasks took longer by one factor, on another host or beside other processes
     THREADS = "threads"  # fewer threads
     WAITING = "waiting"  # fewer tasks of a prefix ran at once, and threads waited for them
     TRANSFER = "transfer"
@@ -102,6 +103,7 @@ class Account:
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
     overheads: Mapping[Overhead, float]  # thread-seconds
+    free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
 
     @property
     def thread_s(self) -> float:
@@ -168,56 +170,30 @@ class Difference:
 def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, other_host: bool = False) -> Difference:
     """Divide what B took longer than A; each has at least one trial of one size.
 
-    `virtual`: the clock is a simulated cluster's. `other_host`: facts differ by which all tasks may be slower.
+    `virtual`: the clock is a simulated cluster's. `other_host`: they ran on different machines.
     """
-    sides = _means(a), _means(b)
+    sides, overheads, threads = (_means(a), _means(b)), _overheads(a, b), (a[0].threads, b[0].threads)
     matches = match(*sides)
-    overheads = _overheads(a, b)
-    tables = [_Table.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
-    means = [table.mean for table in tables]
-    cut = _cut_otherwise(*means)
-    threads = a[0].threads, b[0].threads
-    kinds = [overhead.kind for overhead in overheads[0]]
-
-    def divided(left: _Costs, right: _Costs, *, by_threads: bool) -> _Divided:
-        return _divide(
-            left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, other_host, by_threads
-        )
-
-    seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
-    single = min(len(a), len(b)) < 2
-    spread = None
-    if not single:
-        spread = _spread(tables, threads, lambda left, right: divided(left, right, by_threads=False).flat)
-    flat, flat_thread = seconds.flat[0], thread_s.flat[0]
-    there = np.flatnonzero((np.abs(flat) > EQUAL) | (np.abs(flat_thread) > EQUAL))
-    totals = [float(costs.total[0]) for costs in means]
-    a_s, b_s = (total / count for total, count in zip(totals, threads, strict=True))
-    share = max((few, share) for few, share in LEAST.items() if few <= min(len(a), len(b)))[1]
-    if virtual and (spread is None or not spread.any()):
-        share = LEAST_EQUAL
-    least = max(share * min(a_s, b_s), 0.0 if virtual else LEAST_S)
-    large = max(int(np.sum(np.abs(flat) >= least)), 1)
-    wide = _quantile(len(a) + len(b) - 2, large) if spread is not None else 0.0
+    costs = [_Costs.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
+    means = [each.mean for each in costs]
+    machine = (-math.inf, math.inf) if other_host else _of_load(a, b)
+    divide = partial(_divide, overheads=overheads[0], threads=threads, cut=_cut_otherwise(*means), machine=machine)
+    seconds, thread_s = (divide(*means, by_threads=each).flat[0] for each in (False, True))
+    a_thread_s, b_thread_s = (float(mean.total[0]) for mean in means)
+    a_s, b_s = a_thread_s / threads[0], b_thread_s / threads[1]
+    fewest = min(len(a), len(b))
+    spread = _spread(costs, threads, divide) if fewest > 1 else None
+    least = _least(min(a_s, b_s), fewest, virtual=virtual, varies=spread is not None and bool(spread.any()))
+    reach = None if spread is None else spread * _quantile(len(a) + len(b) - 2, int(np.sum(np.abs(seconds) >= least)))
     labels = _labels(matches, overheads[0])
     parts = []
-    for i in there.tolist():
+    for i in np.flatnonzero((np.abs(seconds) > EQUAL) | (np.abs(thread_s) > EQUAL)).tolist():
         kind, at = labels[i]
-        low = high = None
-        clear = abs(flat[i]) >= least
-        if spread is not None:
-            low, high = float(flat[i] - wide * spread[i]), float(flat[i] + wide * spread[i])
-            clear &= low > 0 or high < 0
-        part = DifferencePart(kind, "", float(flat[i]), float(flat_thread[i]), low, high, bool(clear))
-        if at is None or kind in (PartKind.THREADS, PartKind.MACHINE):
-            parts.append(part)
-        elif isinstance(at, Match):
-            parts.append(_of_tasks(part, at, sides))
-        else:
-            parts.append(replace(part, name=at.name))
+        part = _part(kind, float(seconds[i]), float(thread_s[i]), None if reach is None else float(reach[i]), least)
+        parts.append(_of_tasks(part, at, sides) if isinstance(at, Match) else replace(part, name=at.name if at else ""))
     parts.sort(key=lambda part: (not part.named, part.seconds * (b_s - a_s) < 0, -abs(part.seconds)))
     told = tuple(each for each in matches if each.how != "name")
-    return Difference(a_s, b_s, totals[0], totals[1], threads, (len(a), len(b)), tuple(parts), told)
+    return Difference(a_s, b_s, a_thread_s, b_thread_s, threads, (len(a), len(b)), tuple(parts), told)
 
 
 # ------------------------------------------------------------------ the same tasks
@@ -315,22 +291,11 @@ class _Costs:
     whole: Floats  # busy, and idle threads that waited
     overheads: Floats
 
-    @property
-    def total(self) -> Floats:
-        found: Floats = self.whole.sum(axis=-1) + self.overheads.sum(axis=-1)
-        return found
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Costs of a side, with a row for each trial."""
-
-    costs: _Costs
-
     @classmethod
     def of(
         cls, side: Sequence[Account], matches: Sequence[Match], overheads: Sequence[Sequence[Overhead]], which: int
-    ) -> _Table:
+    ) -> _Costs:
+        """Costs of A (`which` is 0) or B (1), with a row for each trial."""
         none = PrefixAccount(0, 0.0)
         names = [(each.a, each.b)[which] for each in matches]
         rows = [[[account.prefixes.get(name, none) for name in own] for own in names] for account in side]
@@ -343,16 +308,20 @@ class _Table:
         own = [[account.overheads.get(each, 0.0) for each in overheads[which]] for account in side]
         busy = column("busy_s")
         overhead = np.array(own, np.float64).reshape(len(side), len(overheads[which]))
-        return cls(_Costs(column("tasks"), busy, busy + column("idle_s"), overhead))
+        return cls(column("tasks"), busy, busy + column("idle_s"), overhead)
+
+    @property
+    def total(self) -> Floats:
+        found: Floats = self.whole.sum(axis=-1) + self.overheads.sum(axis=-1)
+        return found
 
     @property
     def mean(self) -> _Costs:
-        return self.drawn(np.full((1, len(self.costs.tasks)), 1 / len(self.costs.tasks)))
+        return self.drawn(np.full((1, len(self.tasks)), 1 / len(self.tasks)))
 
     def drawn(self, weights: Floats) -> _Costs:
         """Means over trials, by weights of shape (samples, trials)."""
-        costs = self.costs
-        return _Costs(weights @ costs.tasks, weights @ costs.busy, weights @ costs.whole, weights @ costs.overheads)
+        return _Costs(weights @ self.tasks, weights @ self.busy, weights @ self.whole, weights @ self.overheads)
 
 
 @dataclass(frozen=True)
@@ -382,11 +351,11 @@ def _labels(matches: Sequence[Match], overheads: Sequence[Overhead]) -> list[tup
 def _divide(
     a: _Costs,
     b: _Costs,
-    kinds: Sequence[PartKind],
-    per_task: Sequence[bool],
+    *,
+    overheads: Sequence[Overhead],
     threads: tuple[int, int],
     cut: Bools,
-    other_host: bool,
+    machine: tuple[float, float],  # least and largest logarithm of a ratio of seconds that machines can explain
     by_threads: bool,
 ) -> _Divided:
     """The terms, in seconds of the call or in thread-seconds (`by_threads`)."""
@@ -405,13 +374,9 @@ def _divide(
     at_once = whole - tasks - slower
     of_threads = _no_more_than(mean * (more_threads if by_threads else -more_threads), at_once)
     waiting = at_once - of_threads
-    machine = np.zeros_like(whole)
-    if other_host:
-        machine = mean * _common(
-            _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both), left, both & ~cut
-        )
-        machine = np.where(both & ~cut, machine, 0.0)
-        slower = slower - machine
+    each = _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both)
+    of_machine = np.where(both & ~cut, mean * np.clip(_common(each, left, both & ~cut), *machine), 0.0)
+    slower = slower - of_machine
     tasks, waiting = _cancelled(tasks, waiting)
     slower, waiting = _cancelled(slower, waiting)
     chunks = np.where(cut, tasks + slower + waiting, 0.0)
@@ -420,12 +385,12 @@ def _divide(
     costs, later = a.overheads * scale[0], b.overheads * scale[1]
     over = later - costs
     growth = _log_mean(costs, later)
-    work = np.array([kind in _WORK for kind in kinds], bool)
+    work = np.array([each.kind in _WORK for each in overheads], bool)
     direction = np.where(work, 0.0, more_threads) if by_threads else np.where(work, -more_threads, 0.0)
     by_thread = _no_more_than(growth * direction, over)
     over = over - by_thread
     count = _log_ratio(a.tasks.sum(axis=1), b.tasks.sum(axis=1), np.True_)[:, None]
-    with_tasks = np.array([kind in _PER_TASK or each for kind, each in zip(kinds, per_task, strict=True)], bool)
+    with_tasks = np.array([each.kind in _PER_TASK or each.per_task for each in overheads], bool)
     by_tasks = _no_more_than(growth * count, over) * with_tasks
     over = over - by_tasks
     grown = np.maximum((b.tasks - a.tasks) * np.sign(count), 0.0)
@@ -435,7 +400,7 @@ def _divide(
     return _Divided(
         {PartKind.GRAPH: tasks, PartKind.CHUNKS: chunks, PartKind.SLOWER: slower, PartKind.WAITING: waiting},
         of_threads.sum(axis=1) + by_thread.sum(axis=1),
-        machine.sum(axis=1),
+        of_machine.sum(axis=1),
         over,
     )
 
@@ -479,6 +444,15 @@ def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
     return term - np.sign(term) * common, other - np.sign(other) * common
 
 
+def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
+    """The least and the largest logarithm of a ratio of seconds that other load of the same host can explain."""
+    known = [[account.free for account in side if account.free] for side in (a, b)]
+    if not all(known):
+        return 0.0, 0.0
+    slower = math.log(sum(known[0]) / len(known[0])) - math.log(sum(known[1]) / len(known[1]))
+    return min(slower, 0.0), max(slower, 0.0)
+
+
 def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
     """By which factor, as a logarithm, all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
     tells = there & (seconds >= ALIKE * seconds.sum(axis=1, keepdims=True))
@@ -491,16 +465,16 @@ def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
 # ------------------------------------------------------------------ chance
 
 
-def _spread(tables: Sequence[_Table], threads: tuple[int, int], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
+def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divide: Callable[..., _Divided]) -> Floats:
     """The standard error of each term, in seconds; all terms over `_ratio_unit` add up to ln(B / A)."""
     rng = np.random.default_rng(SEED)
     drawn = []
-    for table in tables:
-        trials = len(table.costs.tasks)
-        drawn.append(table.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
-    fewest = min(len(table.costs.tasks) for table in tables)
-    terms = divided(drawn[0], drawn[1]) / _ratio_unit(drawn, threads)[:, None]
-    unit = _ratio_unit([table.mean for table in tables], threads)
+    for side in costs:
+        trials = len(side.tasks)
+        drawn.append(side.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
+    fewest = min(len(side.tasks) for side in costs)
+    terms = divide(*drawn, by_threads=False).flat / _ratio_unit(drawn, threads)[:, None]
+    unit = _ratio_unit([side.mean for side in costs], threads)
     # a bootstrap of n trials has (n - 1) / n of the variance
     found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1)) * unit
     return found
@@ -512,7 +486,21 @@ def _ratio_unit(costs: Sequence[_Costs], threads: tuple[int, int]) -> Floats:
 
 
 def _quantile(freedom: int, parts: int) -> float:
-    return t_quantile(1 - ALPHA / (2 * parts), freedom)
+    return t_quantile(1 - ALPHA / (2 * max(parts, 1)), freedom)
+
+
+def _least(shorter_s: float, fewest: int, *, virtual: bool, varies: bool) -> float:
+    """Least seconds of a part that is named, by the shorter side's seconds and the fewest trials of a side."""
+    if virtual and not varies:
+        return LEAST_EQUAL * shorter_s
+    share = max((few, share) for few, share in LEAST.items() if few <= fewest)[1]
+    return max(share * shorter_s, 0.0 if virtual else LEAST_S)
+
+
+def _part(kind: PartKind, seconds: float, thread_s: float, reach: float | None, least: float) -> DifferencePart:
+    """A part that is named if it is large enough, and its interval (`reach` to both sides) excludes 0."""
+    low, high = (None, None) if reach is None else (seconds - reach, seconds + reach)
+    return DifferencePart(kind, "", seconds, thread_s, low, high, abs(seconds) >= max(least, reach or 0.0))
 
 
 # ------------------------------------------------------------------ in numbers

@@ -11,6 +11,7 @@ from scalescope.analysis.attempts import Ints, codes
 from scalescope.analysis.difference import Account, Overhead, PartKind, PrefixAccount
 from scalescope.analysis.inside_tasks import called_by_user, inside_tasks
 from scalescope.diagnosis.blame import BETWEEN, CLIENT, IDLE, INTAKE, OTHER, Charge, blame
+from scalescope.diagnosis.evidence.host_cpu import host
 from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
@@ -46,7 +47,16 @@ def account(observation: Observation) -> Account:
         if waited := idle.get(name, 0.0) * share:
             overheads[Overhead(kind)] += waited
             idle[name] -= waited
-    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads))
+    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads), _free(observation))
+
+
+def _free(observation: Observation) -> float | None:
+    """Share of the tasks' time that other processes of the host left them; None if the host is not known."""
+    here, metrics = host(observation), observation.metrics
+    if here is None or metrics is None or not metrics.busy_time_s:
+        return None
+    waited = metrics.busy_time_s["for_core"] / max(sum(metrics.busy_time_s.values()), 1e-9)
+    return 1 - min(here.foreign, waited)  # threads also wait for cores that other threads of the workers have
 
 
 def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:

@@ -12,7 +12,10 @@ from scalescope.run.runner import Publication
 def publication(subject: Subject, found: Fix) -> Publication:
     """Diffs with their proofs, and why other patches are not offered."""
     text = markdown_text
-    parts = [f"{text(each.finding)}\n\n```diff\n{each.diff}```\n\n{text(each.proof.line)}." for each in found.proven]
+    parts = [
+        "\n\n".join([f"{text(each.finding)}\n\n```diff\n{each.diff}```", *(f"{text(line)}." for line in each.lines)])
+        for each in found.proven
+    ]
     parts += [
         f"{text(each.finding)}\n\nA patch ({text(each.what)}) was {text(each.proof.line)}." for each in found.withdrawn
     ]

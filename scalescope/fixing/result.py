@@ -25,6 +25,12 @@ class Tried:
     what: str  # what was changed, as a clause
     diff: str
     proof: Proof
+    why: str = ""  # parts of the seconds that are gone, by the records; empty if these do not say
+
+    @property
+    def lines(self) -> list[str]:
+        """The proof, and why it is faster, without full stops."""
+        return [self.proof.line, *([f"Why, by its record: {self.why}"] if self.why else [])]
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class Fix:
     def shown_in(self, verdict: Verdict) -> Verdict:
         """The verdict whose findings have the patches that were tried for their causes, the proven ones first."""
         tried = {
-            each.code: Patch(each.diff, each.proof.line, each.proof.proven) for each in (*self.withdrawn, *self.proven)
+            each.code: Patch(each.diff, ". ".join(each.lines), each.proof.proven)
+            for each in (*self.withdrawn, *self.proven)
         }
         findings = tuple(replace(each, patch=tried.get(each.code)) for each in verdict.findings)
         return replace(verdict, findings=findings)
@@ -92,7 +99,7 @@ class Fix:
         for each in self.proven:
             yield f"✗ {each.finding}"
             yield each.diff.rstrip("\n")
-            yield f"✓ {each.proof.line}."
+            yield from (f"{mark} {line}." for mark, line in zip("✓ ", each.lines, strict=False))
         for each in self.withdrawn:
             yield f"✗ {each.finding}"
             yield f"  A patch ({each.what}) was {each.proof.line}."

@@ -11,6 +11,7 @@ from typing import Any
 
 import libcst
 
+from scalescope.analysis.difference import Account
 from scalescope.errors import InfrastructureError, UsageError
 from scalescope.fixing import page
 from scalescope.fixing.copies import copy
@@ -23,11 +24,13 @@ from scalescope.fixing.usage import Usage
 from scalescope.model import parameters
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity
+from scalescope.model.trial import Trial
 from scalescope.model.words import duration
 from scalescope.own_code.diagnosis import Diagnosis
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.source import NotHere, Patched, Setting
+from scalescope.report import run_difference
 from scalescope.run import price_table
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
@@ -37,6 +40,7 @@ MOST = 6  # patches that are proven one after another
 LIMIT = 10.0  # times the script's own time, after which a run of it is stopped
 LEAST_S = 60.0  # seconds that a run may take in any case
 FEWEST = LOOKS[0]
+PARTS = 3  # parts of the seconds that a patch takes away that are told
 SETTING = "setting"  # stands for the name of a rewrite where a finding names the value itself
 
 Says = Callable[[str], object]
@@ -109,6 +113,7 @@ class _Recording:
     findings: Sequence[Finding]
     usage: Usage
     hints: Sequence[str] = ()
+    accounts: Sequence[tuple[Trial, Account]] = ()  # of its clusters
 
 
 class _Fixing:
@@ -152,7 +157,8 @@ class _Fixing:
                 refused.append(self.current)
                 self.current = before
                 continue
-            proven.append(replace(tried, proof=replace(proof, uses=record.usage.words(again.usage))))
+            proof = replace(proof, uses=record.usage.words(again.usage))
+            proven.append(replace(tried, proof=proof, why=_why(record.accounts, again.accounts)))
             left.clear()
             record = again
             if len(proven) == MOST:
@@ -170,7 +176,9 @@ class _Fixing:
             done = run_script(program, says=self.says, stdout=out.fileno())
         guarded.check()
         outcome = guarded.outcome(done.status or 0, done.real_s, 0)
-        return _Recording(outcome, _worth(done.found), Usage.of(done.found), (*done.problems, *done.hints))
+        accounts = [(each.trial, known) for each in done.found if (known := each.account)]
+        hints = (*done.problems, *done.hints)
+        return _Recording(outcome, _worth(done.found), Usage.of(done.found), hints, accounts)
 
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
@@ -269,6 +277,16 @@ class _Fixing:
         found = [each for each in script.parent.rglob(place.file) if each.is_file()]
         inside = [each for each in found if "site-packages" not in each.parts]
         return inside[0].relative_to(self.root) if len(inside) == 1 else None
+
+
+def _why(before: Sequence[tuple[Trial, Account]], after: Sequence[tuple[Trial, Account]]) -> str:
+    """The largest parts of the seconds that are gone, of the cluster with most; empty if none are."""
+    if len(before) != len(after):
+        return ""
+    sides = zip(before, after, strict=True)
+    found = [run_difference.of_accounts([a], [b], labels=("original", "patched")) for a, b in sides]
+    best = min(found, key=lambda each: each.found.seconds, default=None)
+    return best.largest(PARTS) if best and best.found.seconds < 0 else ""
 
 
 def _worth(found: Sequence[Diagnosis]) -> list[Finding]:

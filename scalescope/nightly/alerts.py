@@ -193,7 +193,7 @@ def _interval(each: Judged) -> str:
 
 def publication(alert: Alert) -> Publication:
     text = issue(alert) + f"\n\n`scalescope alerts set {alert.id} acknowledged` (or accepted, false, resolved)\n"
-    return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
+    return Publication(f"regression in {alert.changes[0].series.name}", alert.id, line(alert), text)
 
 
 def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:

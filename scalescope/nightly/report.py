@@ -76,6 +76,7 @@ def _row(each: Measured, judged: Judged | None, record: NightRecord) -> Row:
 def _notes(record: NightRecord) -> list[Note]:
     notes = [Note(each.reason, TONES.get(each.outcome, Tone.PLAIN)) for each in record.judged if is_suite(each.series)]
     notes += [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.regressions]
+    notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged if not is_suite(each.series)]
     notes += [Note(f"Issue of alert {each.id}: {each.issue}") for each in record.regressions if each.issue]
     notes += [Note(f"To reproduce: {each.command}") for each in record.regressions]
     notes += [
@@ -83,7 +84,6 @@ def _notes(record: NightRecord) -> list[Note]:
         for each in record.regressions
         if each.script
     ]
-    notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged if not is_suite(each.series)]
     notes += [Note(f"{each.series.words}: {_drift(each)}", Tone.DOUBT) for each in record.drifts]
     notes += [Note(each.line) for each in record.decisions]
     notes += [Note(f"Problem: {each}", Tone.DOUBT) for each in record.problems]

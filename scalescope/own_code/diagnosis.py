@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from scalescope.capture import host
 from scalescope.capture.recording import worker_rows
 from scalescope.diagnosis import verdict
+from scalescope.diagnosis.account import account
+from scalescope.diagnosis.observation import Observation
 from scalescope.driver.attempt import judge
 from scalescope.errors import UsageError
 from scalescope.model import spool
@@ -34,6 +36,7 @@ from scalescope.store.store import Store, SweepRun
 if TYPE_CHECKING:
     import pandas
 
+    from scalescope.analysis.difference import Account
     from scalescope.report.brief import BriefAnswer
 
 WIDTH = 100
@@ -82,6 +85,12 @@ class Diagnosis(Shown):
     @property
     def trial(self) -> Trial:
         return self._shown().trials[0]
+
+    @property
+    def account(self) -> Account | None:
+        """What the trial's thread-seconds paid for; None if no task was recorded."""
+        seen = Observation.of(self.trial, self._tables)
+        return None if seen.attempts is None else account(seen)
 
     @property
     def tasks(self) -> pandas.DataFrame:

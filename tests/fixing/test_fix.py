@@ -74,7 +74,10 @@ def test_a_run_with_fix_tells_report_and_json_of_the_patch(
     patch = Path(told["fix"]["patch_file"]).read_text()
     assert f"-    {LOOP}\n+    {GATHERED}\n" in patch
     (finding,) = (each for each in told["clusters"][0]["verdict"]["findings"] if each["code"] == proven["code"])
-    assert finding["patch"] == {"diff": proven["diff"], "proof": Proof(**proven["proof"]).line, "proven": True}
+    assert finding["patch"]["diff"] == proven["diff"]
+    assert finding["patch"]["proof"].startswith(Proof(**proven["proof"]).line)
+    assert "`score` at job.py:10 main" in proven["why"]  # the two recordings are real
+    assert finding["patch"]["proof"].endswith(proven["why"])
     assert f"+    {GATHERED}" in report.read_text()
     assert LOOP in script.read_text()
 

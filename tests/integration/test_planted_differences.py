@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.planted_pairs import PAIRS, trials, write_releases
 
+from scalescope.analysis.difference import PartKind
 from scalescope.report.run_difference import of_trials
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(3600)]
@@ -30,7 +31,8 @@ def test_what_was_planted_is_named_and_equals_are_not(tmp_path: Path, monkeypatc
         cause = found.culprits[0].name if found.culprits else ""
         if not (first.partition(" ")[0] in pair.kinds.split() and pair.name in first and pair.culprit in cause):
             wrong.append((name, first, cause))
-        named += [(name, equal.brief)] if equal.found.named else []
+        # other programs of this host may load one of two equal runs, and that is said
+        named += [(name, equal.brief)] if {part.kind for part in equal.found.named} - {PartKind.MACHINE} else []
         print(name, first, cause, equal.brief, sep="; ", flush=True)  # with -s, while it runs
     assert len(wrong) <= 0.05 * len(PAIRS), wrong
     assert not named

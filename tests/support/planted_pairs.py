@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +101,14 @@ def blocks(client, *, side: int = 4096):
     da.ones((side, side), chunks="auto").map_blocks(lambda block: time.sleep(block.size / 2e6) or block).sum().compute()
 
 
-def real(client, *, items: int = 8, imports: bool = False, held: int = 0, spins: int = 0):
+def real(client, *, items: int = 8, imports: bool = False, held: int = 0, spins: int = 0, sleep_s: float = 0.2):
     """Parts that only real time has."""
     sys.modules.pop("planted_late", None)
     if imports:
         import planted_late  # noqa: F401
     kept = client.map(lambda i: bytes(held), range(items if held else 0), pure=False)
-    done = client.map(lambda i: time.sleep(0.2 * (4 if os.environ.get("OMP_NUM_THREADS") == "3" else 1)), range(items))
+    sleep_s = 0.0 if spins else 0.8 if os.environ.get("OMP_NUM_THREADS") == "3" else sleep_s
+    done = client.map(lambda i: time.sleep(sleep_s) or sum(range(spins)), range(items))
     client.gather(done)
     client.gather(client.map(len, kept, pure=False))
 
@@ -143,6 +145,8 @@ class Pair:
     function: str = "job"
     base_point: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    beside: int = 0  # processes that compute while B runs
+    host: dict[str, str] = field(default_factory=dict)  # facts of B's host
 
 
 PAIRS = {
@@ -220,7 +224,14 @@ PAIRS = {
     "twice the real tasks": Pair("graph", "", {"items": 24}, {}, {}, {}, "items", "real"),
     "fewer real threads": Pair("threads", "", {}, {"threads_per_worker": 1}, {}, {"items": 16}, "threads", "real"),
     "spilling": Pair(
-        "spill paused", "", {}, {}, {"memory_limit_mb": 500}, {"held": 40_000_000, "items": 12}, "memory", "real"
+        "spill paused", "", {}, {}, {"memory_limit_mb": 500}, {"held": 60_000_000, "items": 12}, "memory", "real"
+    ),
+    # another machine
+    "a slower processor": Pair(
+        "machine", "", {"sleep_s": 0.3}, {}, {}, {}, "cpu_model", "real", host={"cpu_model": "a slow one"}
+    ),
+    "other processes compute": Pair(
+        "machine", "", {}, {}, {}, {"spins": 20_000_000, "items": 12}, "cores used by other", "real", beside=4
     ),
     # written after the others had been run
     "a later stage is three times as slow": Pair("slower", "check", {"check_s": 1.5}, base={"check_s": 0.5}),
@@ -250,6 +261,8 @@ def trials(pair: Pair, changed: bool, address: str, seed: int) -> list[Any]:
     if "environment" in point:
         point["environment"] = f"distributed=={distributed.__version__} {point['environment']}"
     os.environ |= pair.variables if changed else {}
+    spin = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
+    beside = [subprocess.Popen(spin) for _ in range(pair.beside if changed else 0)]
     sweep = {
         "workload": f"{__file__}:{pair.function}",
         "points": [{**point, **({"workers": 2} if local else {})}],
@@ -260,8 +273,13 @@ def trials(pair: Pair, changed: bool, address: str, seed: int) -> list[Any]:
         "seed": seed,
     }
     try:
-        return [trial for trial in finished_run(sweep, address, fresh=True).trials if trial.counts]
+        found = [trial for trial in finished_run(sweep, address, fresh=True).trials if trial.counts]
+        host = pair.host if changed else {}
+        return [replace(each, facts={**each.facts, "host": {**each.facts["host"], **host}}) for each in found]
     finally:
+        for each in beside:
+            each.kill()
+            each.wait()
         for name in pair.variables:
             os.environ.pop(name, None)
 

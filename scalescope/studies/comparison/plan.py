@@ -168,13 +168,16 @@ def _labels(a: Point, b: Point) -> tuple[str, str]:
 
 def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> StudyAnswer:
     found = [judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
+    trials = [trial for run in runs for trial in run.trials]
     if len(found) == 1:
         [only] = found
         slower = only.decision is ComparisonDecision.SLOWER
         reason, result = _reason(pairings[0], only, runs[0]), only.to_mapping()
-        line = only.line + because(runs[0].trials) + (f" Why: {reason.brief}." if reason else "")
+        line = only.line + because(trials) + (f" Why: {reason.brief}." if reason else "")
         return StudyAnswer(line, result | ({"why": reason.to_mapping()} if reason else {}), alarm=slower)
     together = family(found)
-    trials = [trial for run in runs for trial in run.trials]
+    reasons = map(_reason, pairings, together.members, runs)
+    named = zip(together.members, reasons, strict=True)
+    why = {each.question.name: reason.to_mapping() for each, reason in named if reason}
     slower = together.count(ComparisonDecision.SLOWER) > 0
-    return StudyAnswer(together.line + because(trials), together.to_mapping(), alarm=slower)
+    return StudyAnswer(together.line + because(trials), {**together.to_mapping(), "whys": why}, alarm=slower)

@@ -120,6 +120,7 @@ def _notes(study: Study, every: Sequence[PairedComparison], shown: Sequence[Pair
     if every:
         line = f"{every[0].question.b} against {every[0].question.a}, by {study.question['metric']}."
         notes.append(Note(f"{line} detects: the smallest difference that so many pairs would have shown."))
+    notes += [Note(f"{name}, why: {each['reason']}.") for name, each in study.result.get("whys", {}).items()]
     counts = Counter(str(each.decision) for each in every if each not in shown)
     if counts:
         listed = ", ".join(f"{count} {decision}" for decision, count in counts.items())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,6 +100,27 @@ def test_tasks_that_are_all_slower_on_another_host_are_attributed_to_the_machine
     assert named(difference([a], [b], virtual=False, other_host=True)) == [(PartKind.MACHINE, "")]
     assert {kind for kind, _ in named(difference([a], [b], virtual=False))} == {PartKind.SLOWER}
     assert named(difference([a], [one], virtual=False, other_host=True)) == [(PartKind.SLOWER, "load")]
+
+
+@pytest.mark.parametrize(
+    ("times", "free", "first"),
+    [
+        (1.5, 0.4, PartKind.MACHINE),  # others left half as much: all tasks may take twice as long
+        (8.0, 0.4, PartKind.SLOWER),
+        (1.5, 0.8, PartKind.SLOWER),
+        (0.5, 0.4, PartKind.SLOWER),
+    ],
+)
+def test_other_load_of_the_host_explains_no_more_than_it_takes(times: float, free: float, first: PartKind) -> None:
+    a, b = (
+        replace(of(load=PrefixAccount(8, 40.0 * each), clean=PrefixAccount(8, 30.0 * each)), free=left)
+        for each, left in ((1.0, 0.8), (times, free))
+    )
+    found = difference([a], [b], virtual=False)
+    machine = sum(part.seconds for part in found.parts if part.kind is PartKind.MACHINE)
+    slower = max(0.0, min(math.log(times), math.log(0.8 / free)))
+    assert machine == pytest.approx(slower * found.seconds / math.log(times), abs=1e-9)
+    assert named(found)[0][0] is first
 
 
 def test_slower_tasks_name_the_line_that_takes_longer() -> None:

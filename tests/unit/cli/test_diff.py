@@ -63,6 +63,16 @@ def test_a_finding_that_only_the_slower_run_has_is_the_cause_of_the_difference(
         assert of_runs(faulty(faster), slower).cause is None
 
 
+def test_parts_against_the_whole_say_so(address: str, two: tuple[str, str]) -> None:
+    with Store.open(address) as store:
+        found = of_runs(*map(store.run, reversed(two)))
+    [part] = found.found.named
+    against = replace(part, seconds=0.5)
+    both = replace(found, found=replace(found.found, parts=(part, against)))
+    assert "; 500 ms more: " in both.largest(2)
+    assert both.largest(1).startswith("2 s of 2 s less: ")
+
+
 def test_task_names_are_escaped_in_markdown(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two: tuple[str, str]
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.findings import watched
 
-from scalescope.analysis.culprits import culprits, differing
+from scalescope.analysis.culprits import culprits, differing, other_host
 from scalescope.analysis.difference import Account, Difference, PartKind, difference
 from scalescope.diagnosis.account import account
 from scalescope.diagnosis.observation import Observation
@@ -174,6 +174,57 @@ def test_slower_tasks_are_explained_by_what_bears_on_them(
     left = Trial("a", Point(4), 0, False, TrialState.VALID, facts={"packages": {"numpy": "1", "dask": "1"}})
     right = replace(left, facts={**left.facts, **facts})
     assert culprits(differing(left, right), difference(a, b, virtual=True).parts)[0].name == name
+
+
+@pytest.mark.parametrize("fact", [{"cpu_model": "Slow"}, {"usable_cpus": 1}, {"hostname": "b"}])
+def test_all_tasks_that_are_slower_on_another_machine_are_explained_by_what_differs_of_it(
+    fact: dict[str, Any], cluster: Any, task: Any, graph: Any
+) -> None:
+    slow = bag(seconds=1.6, after=(("clean", 40, 0.8), ("summarise", 1, 4.8)))
+    a, b = (accounts(each, 0, cluster, task, graph) for each in (BASE, slow))
+    host = {"cpu_model": "Fast", "usable_cpus": 4, "hostname": "a", "load": {"others": 0.1, "cpus": 4}}
+    left = Trial("a", Point(4), 0, False, TrialState.VALID, facts={"host": host})
+    facts = differing(left, replace(left, facts={"host": {**host, **fact}}))
+    found = difference(a, b, virtual=False, other_host=other_host(facts))
+    assert found.named[0].kind is PartKind.MACHINE
+    assert [each.name for each in culprits(facts, found.parts)] == [*fact]
+
+
+@pytest.mark.parametrize(
+    ("others", "waited", "free"),
+    [(0.5, 0.75, 0.5), (0.5, 0.0, 1.0), (0.0, 0.75, 1.0)],  # the second sleep, the third wait for their own threads
+)
+def test_others_take_from_tasks_only_what_these_wait_for(
+    others: float, waited: float, free: float, cluster: Any, task: Any, graph: Any
+) -> None:
+    ran = BASE(cluster, task, graph, random.Random(1))
+    load = {"ours": 0.5, "own": 0.0, "others": others, "stolen": 0.0, "idle": 0.0, "cpus": 4, "seconds": 1.0}
+    busy = {"computing": 10 * (1 - waited), "for_core": 10 * waited, "waiting": 0.0, "unknown": 0.0}
+    metrics = replace(ran.metrics, busy_time_s=busy)
+    trial = replace(ran.trial, metrics=metrics, facts={"host": {"hostname": "h", "load": load}})
+    assert account(Observation.of(trial, ran.tables)).free == pytest.approx(free)
+    assert account(Observation.of(replace(trial, facts={}), ran.tables)).free is None
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.15, []), (0.5, ["1.6"])])
+def test_load_is_told_in_cores_and_makes_no_other_machine(share: float, told: list[str]) -> None:
+    left, right = (
+        Trial(
+            *("a", Point(4), 0, False, TrialState.VALID),
+            facts={"host": {"load": {"others": each, "stolen": 0.0, "cpus": 4}}},
+        )
+        for each in (0.1, share)
+    )
+    facts = differing(left, right)
+    assert not other_host(facts)
+    assert [f"{float(each.b) - float(each.a):.1f}" for each in facts] == told
+
+
+def test_decimal_numbers_that_differ_little_are_told() -> None:
+    name = "distributed.worker.memory.target"
+    left = Trial("a", Point(4, 1, {"load_s": 1.0}, dask_config={name: 0.6}), 0, False, TrialState.VALID)
+    right = replace(left, point=Point(4, 1, {"load_s": 1.1}, dask_config={name: 0.7}))
+    assert {each.name for each in differing(left, right)} == {"load_s", name}
 
 
 def test_packages_stand_for_the_environments_that_hold_them() -> None:

@@ -35,7 +35,8 @@ def answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
             question = ComparisonQuestion(smallest_effect=0.05, alpha=given["alpha"])
             point = SimpleNamespace(environment="head = /head")
             runs = [SimpleNamespace(trials=[SimpleNamespace(point=point, counts=counts)])]
-            return SimpleNamespace(result=judge(question, next(results)).to_mapping(), runs=runs, line="Undecided.")
+            result = {**judge(question, next(results)).to_mapping(), "why": WHY}
+            return SimpleNamespace(result=result, runs=runs, line="Undecided.")
 
         monkeypatch.setattr(checkouts, "commits", lambda *_: ("b" * 40, "h" * 40))
         monkeypatch.setattr(checkouts, "both", lambda *_, **__: _Entered(sides))
@@ -59,6 +60,7 @@ class _Entered:
 
 SAME = [(1.0, 1.0)] * 10
 SLOWER = [(1.0, 1.1)] * 10
+WHY = {"a_s": 1.0, "b_s": 1.1, "reason": "0.1 s of 0.1 s more: transfers; environment a → b", "parts": []}
 
 
 def test_nothing_is_told_where_nothing_changed(answer: Any) -> None:
@@ -72,6 +74,8 @@ def test_a_size_that_is_slower_has_a_notice(answer: Any) -> None:
     [notice] = found.notices
     assert (notice.file, notice.line) == ("job.py", 1)
     assert "workers=2" in notice.title
+    [reason] = found.reasons
+    assert all("0.1 s of 0.1 s more: transfers." in text for text in (notice.text, reason, found.to_markdown()))
 
 
 def test_faster_is_told_but_no_warning(answer: Any) -> None:

@@ -256,6 +256,9 @@ def test_comparisons_of_several_workloads_are_judged_as_a_family(fake: Any, addr
     assert answer.alarm
     assert answer.result["counts"] == {"slower": 1, "faster": 0, "same": 1, "undecided": 0}
     assert answer.result["hidden"] == 1
+    assert [(name, each["seconds"]) for name, each in answer.result["whys"].items()] == [
+        ("bag-map", pytest.approx(0.3))
+    ]
 
 
 def test_a_comparison_of_failed_trials_names_their_reason(fake: Any, address: str) -> None:

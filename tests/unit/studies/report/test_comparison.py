@@ -52,6 +52,11 @@ def test_the_report_of_many_comparisons_shows_differences_and_counts_the_rest(ma
     ]
 
 
+def test_each_workload_that_differs_says_why(many):
+    study = replace(many.study, result={**many.study.result, "whys": {"worse": {"reason": "1 s of 1 s: transfers"}}})
+    assert [note.text for note in sheet(study, many.runs).notes if "1 s of 1 s: transfers" in note.text]
+
+
 def test_many_comparisons_without_a_difference_have_no_table(comparison_study, printed):
     made = comparison_study({"one": pairs(1.0), "two": pairs(1.0, seed=2)})
     assert not made.study.alarm
