@@ -51,7 +51,7 @@ class Values:
                 self.within.busy = False
             if inspect.isawaitable(value):
                 return self.awaited(value)
-            self.note(value)
+            self.note(value, arguments if get.__name__ == "compute" else ())
             return value
 
         return noted
@@ -73,10 +73,10 @@ class Values:
         self.note(found)
         return found
 
-    def note(self, value: "Any") -> None:
+    def note(self, value: "Any", given: "tuple[Any, ...]" = ()) -> None:
+        """Count a value, without what `given` holds: `dask.compute` returns what is not lazy as it is."""
         try:
-            for text in told(value):
-                self.seen[text] += 1
+            self.seen.update(Counter(told(value)) - Counter(told(given)))
         except Exception as error:  # noqa: BLE001 - an object of the script's, whose code raises
             self.seen[f"{type(value).__name__} {type(error).__name__}"] += 1
 

@@ -127,6 +127,7 @@ GOT = {
     "together": "client.gather(client.map(half, range(3)))",
     "as they come": "list(as_completed(client.map(half, range(3)), with_results=True))",
     "of delayed calls": "dask.compute(*map(dask.delayed(half), range(3)))",
+    "beside what is not lazy": "dask.compute([(each, dask.delayed(half)(each)) for each in range(3)])",
     "awaited": "client.sync(awaited, client)",
 }
 
