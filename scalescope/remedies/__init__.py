@@ -18,17 +18,17 @@ from scalescope.remedies.source import Answer
 Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
-_BATCHES, _WINDOW = "batches:rewrite", "window:rewrite"
+_BATCHES, _WINDOW, _COROUTINES = "batches:rewrite", "window:rewrite", "awaited_coroutines:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
 # Code of a cause -> rewrites, the one to be tried first in front
 REWRITES: Mapping[str, tuple[str, ...]] = {
-    "results-awaited-in-loop": (_LOOP, _BATCHES, _WINDOW, _PERSIST),
+    "results-awaited-in-loop": (_LOOP, _BATCHES, _WINDOW, _PERSIST, _COROUTINES),
     "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES),
     "slow-submission": (_MAP, _LOOP),
-    "recomputation": (_LOOP, _PERSIST),
+    "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite"),
     "client-waits": (_LOOP, _SCATTER),
     "large-graph": (_SCATTER, _DELAYED, _LARGER),
     "serialisation-bound": (_SCATTER, _DELAYED),

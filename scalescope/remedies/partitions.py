@@ -80,16 +80,18 @@ def _wanted(finding: Finding) -> int | None:
 
 
 def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
-    if argument(call, "partition_size") or argument(call, "chunksize"):
-        raise Refused("the partitions are set by their size")
+    added = source.expression(f"f(npartitions={wanted})")
+    assert isinstance(added, cst.Call)
+    if sized := argument(call, "partition_size") or argument(call, "chunksize"):
+        number = added.args[0].with_changes(comma=sized.comma)
+        edited = source.edited({sized: becomes(number)})
+        return Patched(edited.module, f"there are {wanted:,} partitions, whatever their size")
     given = argument(call, "npartitions")
     at = DIVIDED[called(call)]
     if given is None and len(call.args) > at and call.args[at].keyword is None and called(call) == "from_pandas":
         given = call.args[at]
     if given is not None:
         return resized(source, alike(source, given), lambda now: max(now, wanted), "there are {} partitions")
-    added = source.expression(f"f(npartitions={wanted})")
-    assert isinstance(added, cst.Call)
     last = [*call.args[:-1], call.args[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))]
     edited = source.edited({call: becomes(call.with_changes(args=[*last, *added.args]))})
     return Patched(edited.module, f"there are {wanted:,} partitions")

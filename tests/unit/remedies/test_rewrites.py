@@ -385,6 +385,37 @@ OTHERS = {
         'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"n_workers": 4, "threads_per_worker": 1})',
         {"workers": 4, "threads_per_worker": 1},
     ),
+    "persist: where all derives from": (
+        "recomputation",
+        "persist_where_made",
+        "sst = read()\nbasin = sst.mean()\nanomaly = basin - basin.mean()\nprint(basin.max())\nprint(anomaly.std())",
+        "sst = read()\nbasin = sst.mean().persist()\n"
+        "anomaly = basin - basin.mean()\nprint(basin.max())\nprint(anomaly.std())",
+        {},
+    ),
+    "persist: before a function that computes": (
+        "recomputation",
+        "persist_where_made",
+        "def clean(x):\n    print(len(x))\n    return x[x > 0]\n\n"
+        "def main():\n    x = a + b\n    x = clean(x)\n    print(x.sum())",
+        "def clean(x):\n    print(len(x))\n    return x[x > 0]\n\n"
+        "def main():\n    x = (a + b).persist()\n    x = clean(x)\n    print(x.sum())",
+        {},
+    ),
+    "partitions: by size": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "db.from_sequence(x, partition_size=9)",
+        "db.from_sequence(x, npartitions=4)",
+        {},
+    ),
+    "coroutines": (
+        "results-awaited-in-loop",
+        "awaited_coroutines",
+        "import asyncio\nasync def main():\n    return [await get(each) for each in items]",
+        "import asyncio\nasync def main():\n    return await asyncio.gather(*[get(each) for each in items])",
+        {},
+    ),
     "window: two slices": (
         "few-tasks-in-flight",
         "window",
@@ -554,7 +585,6 @@ REFUSED = {
         "def f(n):\n    return db.from_sequence(x, npartitions=n)\n\nf(2)\nf(3)",
         {},
     ),
-    "partitions: by size": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, partition_size=9)", {}),
     "chunks: unknown shape": ("too-few-partitions", "partitions:smaller", "da.from_array(x, chunks=-1)", {}),
     "processes: no main guard": (
         "gil-bound",
@@ -583,6 +613,14 @@ REFUSED = {
     ),
     "store: unknown target": ("lock-bound", "unlocked_store", "out = h5py.File(p)\nx.store(out, lock=True)", {}),
     "store: a lock of its own": ("lock-bound", "unlocked_store", "out = np.empty(3)\nx.store(out, lock=mine)", {}),
+    "persist: one value": ("recomputation", "persist_where_made", "x = read()\nprint(x.mean())", {}),
+    "persist: a list": ("recomputation", "persist_where_made", "x = []\nprint(x)\nprint(len(x))", {}),
+    "coroutines: two in each round": (
+        "results-awaited-in-loop",
+        "awaited_coroutines",
+        "async def main():\n    return [await (await get(each)).read() for each in items]",
+        {},
+    ),
     "window: slices of two lists": (
         "few-tasks-in-flight",
         "window",

@@ -1,0 +1,108 @@
+"""A collection from which all that is computed derives: it is kept in memory where it is made, `x = f().persist()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, used, walk
+
+VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max"}  # calls that need values
+MAKES_NONE = {"persist", "compute", "Client", "LocalCluster"}  # calls that make no lazy collection
+CHAINS = (cst.Call, cst.Attribute, cst.Subscript)  # expressions that need no parentheses before a dot
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    around = [each for each in source.all(cst.FunctionDef) if source.is_at(each, place)]
+    functions: list[cst.FunctionDef | cst.Module] = [*_callers(source, around), *around] or [module]
+    return answer(
+        lambda source, function: _kept(source, function, place),
+        source,
+        functions,
+        "no function is around that line",
+    )
+
+
+def _callers(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.FunctionDef]:
+    names = {each.name.value for each in functions}
+    calls = [each for each in source.all(cst.Call) if called(each) in names]
+    found = dict.fromkeys(source.function(each) for each in calls)
+    return [each for each in found if isinstance(each, cst.FunctionDef) and each not in functions]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A statement of a function, in its order."""
+
+    node: cst.CSTNode
+    name: str = ""  # the one that it binds
+    value: cst.BaseExpression | None = None  # what it binds it to
+    needs_values: bool = False
+
+
+def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place | None) -> Patched:
+    known = {each.name.value: each for each in source.all(cst.FunctionDef)}
+    steps = [*_steps(function if isinstance(function, cst.Module) else function.body, known)]
+    found = {at: _ends(steps, at) for at, each in enumerate(steps) if _may_be_lazy(each.value)}
+    here = {at for at, each in enumerate(steps) if source.is_at(each.node, place) or _calls_around(source, each, place)}
+    above = {at: ends for at, ends in found.items() if here & (ends | {at})}
+    every = set().union(*above.values())
+    covering = [at for at, ends in above.items() if ends == every]
+    if not covering or len(every) < 2:
+        raise Refused("it is not plain which collection is computed several times")
+    step = steps[max(covering)]
+    value = step.value
+    assert value is not None
+    inner = value if isinstance(value, CHAINS) else value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    kept = cst.Call(cst.Attribute(inner, cst.Name("persist")))
+    return Patched(source.edited({value: becomes(kept)}).module, f"`{step.name}` is kept where it is made")
+
+
+def _steps(body: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> Iterator[_Step]:
+    for each in body.children:
+        if isinstance(each, cst.With):
+            yield from _steps(each.body, functions)
+        elif isinstance(each, cst.SimpleStatementLine):
+            match each.body:
+                case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name(name))], value=value)]:
+                    yield _Step(each, name, value, _needs_values(value, functions))
+                case _:
+                    yield _Step(each, needs_values=True)
+        elif isinstance(each, cst.BaseStatement):
+            yield _Step(each, needs_values=True)
+
+
+def _needs_values(node: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> bool:
+    names = {called(each) for each in walk(node) if isinstance(each, cst.Call)}
+    return bool(VALUES & names) or any(
+        VALUES & {called(each) for each in walk(functions[name].body) if isinstance(each, cst.Call)}
+        for name in names & set(functions)
+    )
+
+
+def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
+    if not isinstance(value, (*CHAINS, cst.BinaryOperation)):
+        return False
+    return not MAKES_NONE & {called(each) for each in walk(value) if isinstance(each, cst.Call)}
+
+
+def _ends(steps: Sequence[_Step], at: int) -> set[int]:
+    """The later statements that need values of what a statement makes."""
+    names, found = {steps[at].name}, set[int]()
+    for number, step in enumerate(steps[at + 1 :], at + 1):
+        is_used = bool(names & used(step.node if step.value is None else step.value))
+        if is_used and step.needs_values:
+            found.add(number)
+        if step.name:
+            names = names | {step.name} if is_used else names - {step.name}
+    return found
+
+
+def _calls_around(source: Source, step: _Step, place: Place | None) -> bool:
+    """Whether a statement calls the function that a place lies in."""
+    names = {called(each) for each in walk(step.node) if isinstance(each, cst.Call)}
+    return any(each.name.value in names and source.is_at(each, place) for each in source.all(cst.FunctionDef))
