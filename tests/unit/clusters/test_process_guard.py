@@ -43,8 +43,9 @@ import os, socket
 os.setuid(65534)
 with socket.create_server(("127.0.0.1", 0)) as server:
     print(server.getsockname()[1], flush=True)
-    connection, _ = server.accept()
-    print(connection.recv(1), flush=True)
+    while True:  # the port stays taken: clients of other tests would wait for whoever gets it next
+        connection, _ = server.accept()
+        print(connection.recv(1), flush=True)
 """
 
 pytestmark = pytest.mark.skipif(
