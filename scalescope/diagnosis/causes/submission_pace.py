@@ -142,10 +142,10 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
     found = refilled(observation)
     if found is None:
         return None
-    lost_s = unwanted_s(observation, found.begin, found.end)
-    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+    lost_s, enough = unwanted_s(observation, found.begin, found.end), 2 * observation.threads
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY or found.window >= enough:
         return None
-    prefix, enough, fewer = most_common_prefix(observation), 2 * observation.threads, found.window < observation.threads
+    prefix, fewer = most_common_prefix(observation), found.window < observation.threads
     times = "" if fewer else " (the median), at times fewer than threads,"
     return FEW_TASKS_IN_FLIGHT.finding(
         observation,

@@ -153,6 +153,13 @@ def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight
     golden(chains(40, 12, lambda step, item: step < 4 + 3 * item))
 
 
+def test_a_crawl_that_keeps_many_tasks_in_flight_is_not_told_to_send_more():
+    """One task, each end of which sends two more: only the first few leave threads idle."""
+    tasks = [Task(1.0, "visit", graph=i) for i in range(110)]
+    graphs = [Graph(after=(i - 1) // 2 if i else None, at=0.001) for i in range(len(tasks))]
+    assert "few-tasks-in-flight" not in find(Cluster(8).run(tasks, graphs))
+
+
 def test_without_the_table_of_graphs_nothing_is_found():
     tasks = [Task(1.0, graph=i) for i in range(20)]
     observation = Cluster(16).run(tasks, in_turn(20))
