@@ -28,6 +28,7 @@ from distributed.deploy.spec import SpecCluster
 from scalescope.capture.partition_calls import noted
 from scalescope.capture.user_code import line_of_user
 from scalescope.checking.graph import Planned, planned
+from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.model.partition_calls import PartitionCall
 
 ADDRESS = "tcp://not-started:0"
@@ -94,13 +95,11 @@ class Seen:
     def asked(self, given: dict[str, Any]) -> None:
         """Note the size of a cluster, as its options tell it."""
         self.processes = int(given.get("processes") or self.processes) if "cores" in given else self.processes
-        limits = {
-            **(given.get("resources") or {}).get("requests", {}),
-            **(given.get("resources") or {}).get("limits", {}),
-        }
+        resources = given.get("resources") or {}
+        limits = {**resources.get("requests", {}), **resources.get("limits", {})}
         self.workers = int(given.get("n_workers") or self.workers or 0)
-        cores = given.get("cores") or limits.get("cpu") or 0
-        threads = given.get("threads_per_worker") or given.get("nthreads") or int(float(cores)) // self.processes
+        cores = int(given.get("cores") or amount(str(limits.get("cpu") or 0)))
+        threads = given.get("threads_per_worker") or given.get("nthreads") or cores // self.processes
         self.threads = int(threads or self.threads)
         limit = given.get("memory_limit") or given.get("memory") or limits.get("memory")
         if isinstance(limit, str | int) and limit != "auto":
@@ -359,7 +358,7 @@ def _of_cluster(seen: Seen) -> Iterator[Patch]:
     def begin(cluster: Any, *_: Any, **named: Any) -> None:
         cluster.status, cluster._name, cluster.worker_spec = of_clusters.Status.running, "check", {}
         cluster.new_spec, cluster._loop_runner = named.get("worker") or {}, _Loop()
-        cluster.scale, cluster.sync = partial(scale, cluster), _skip  # of kinds that have methods of their own, too
+        cluster.scale, cluster.sync = partial(scale, cluster), _skip  # attributes, as subclasses override the methods
         for options in (vars(cluster), named, named.get("options") or {}, cluster.new_spec.get("options") or {}):
             seen.asked(dict(options))
 

@@ -251,7 +251,7 @@ def slurm():
 def kubernetes():
     from dask_kubernetes.operator import KubeCluster
 
-    KubeCluster(n_workers=4, resources={"requests": {"cpu": "4"}, "limits": {"memory": "8Gi"}}).scale(10)
+    KubeCluster(n_workers=4, resources={"requests": {"cpu": "4000m"}, "limits": {"memory": "8Gi"}}).scale(10)
 
 
 @pytest.mark.parametrize("build", [slurm, kubernetes])
