@@ -43,7 +43,7 @@ class Outcome:
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
-    values: Mapping[str, int] = field(default_factory=dict)  # what its client got, as text, and how often
+    values: Mapping[str, int] = field(default_factory=dict)  # number of times that its client got a value, by its text
 
 
 @dataclass(frozen=True)

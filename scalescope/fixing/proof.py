@@ -23,7 +23,7 @@ ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, a
 WORTH = 0.95  # ratio of times up to which a patch is offered
 MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
 
-Which = Literal["a", "b"]  # version of the script: `a` is the original, `b` the patched one
+Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`b`)
 
 
 @dataclass(frozen=True)

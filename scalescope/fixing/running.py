@@ -113,7 +113,7 @@ class _Recording:
     findings: Sequence[Finding]
     usage: Usage
     hints: Sequence[str] = ()
-    accounts: Sequence[tuple[Trial, Account]] = ()  # of its clusters
+    accounts: Sequence[tuple[Trial, Account]] = ()  # trial and account of each cluster
 
 
 class _Fixing:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, walk
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, walk
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    awaits = [each for each in source.all(cst.ListComp) if isinstance(each.elt, cst.Await)]
-    if place is not None:
-        awaits = [each for each in awaits if source.is_at(each, place) or _calls_what_is_at(source, each, place)]
+    every = [each for each in source.all(cst.ListComp) if isinstance(each.elt, cst.Await)]
+    awaits = [each for each in every if source.leads_to(each, place)]
     return answer(_together, source, awaits, "no comprehension that awaits each result stands at that line")
-
-
-def _calls_what_is_at(source: Source, comprehension: cst.ListComp, place: Place) -> bool:
-    names = {called(each) for each in source.all(cst.Call, comprehension)}
-    return any(each.name.value in names and source.is_at(each, place) for each in source.all(cst.FunctionDef))
 
 
 def _together(source: Source, comprehension: cst.ListComp) -> Patched:

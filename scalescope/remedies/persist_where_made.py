@@ -40,7 +40,7 @@ class _Step:
 
     node: cst.CSTNode
     name: str = ""  # the one that it binds
-    value: cst.BaseExpression | None = None  # what it binds it to
+    value: cst.BaseExpression | None = None  # expression that it binds to the name; None if it binds none
     needs_values: bool = False
 
 
@@ -48,7 +48,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place |
     known = {each.name.value: each for each in source.all(cst.FunctionDef)}
     steps = [*_steps(function if isinstance(function, cst.Module) else function.body, known)]
     found = {at: _ends(steps, at) for at, each in enumerate(steps) if _may_be_lazy(each.value)}
-    here = {at for at, each in enumerate(steps) if source.is_at(each.node, place) or _calls_around(source, each, place)}
+    here = {at for at, each in enumerate(steps) if source.leads_to(each.node, place)}
     above = {at: ends for at, ends in found.items() if here & (ends | {at})}
     every = set().union(*above.values())
     covering = [at for at, ends in above.items() if ends == every]
@@ -100,9 +100,3 @@ def _ends(steps: Sequence[_Step], at: int) -> set[int]:
         if step.name:
             names = names | {step.name} if is_used else names - {step.name}
     return found
-
-
-def _calls_around(source: Source, step: _Step, place: Place | None) -> bool:
-    """Whether a statement calls the function that a place lies in."""
-    names = {called(each) for each in walk(step.node) if isinstance(each, cst.Call)}
-    return any(each.name.value in names and source.is_at(each, place) for each in source.all(cst.FunctionDef))

@@ -104,6 +104,12 @@ class Source:
         first, last = self.lines(node)
         return place is None or first <= place.line <= last
 
+    def leads_to(self, node: cst.CSTNode, place: Place | None) -> bool:
+        """Whether a place lies within a node, or within a function of the module that the node calls."""
+        names = {called(each) for each in walk(node) if isinstance(each, cst.Call)}
+        functions = (each for each in self.all(cst.FunctionDef) if each.name.value in names)
+        return self.is_at(node, place) or any(self.is_at(each, place) for each in functions)
+
     def nearest(self, nodes: Iterable[Node], place: Place | None) -> list[Node]:
         """Those around a place, the smallest first; of an unknown place, the only one."""
         found = [node for node in nodes if self.is_at(node, place)]

@@ -76,7 +76,7 @@ class RunDifference:
     b: str
     found: Difference
     culprits: tuple[DifferingFact, ...]
-    trials: tuple[Trial, Trial]  # of each side, the trial whose seconds are nearest to their average
+    trials: tuple[Trial, Trial]  # the trial of each side whose seconds are nearest to the average
     cause: Finding | None = None  # the worst fault of the slower side that the other has not
     prices: tuple[float, float] = (0.0, 0.0)  # of a thread-second of A and of B
     currency: str = ""  # empty where a price is not known

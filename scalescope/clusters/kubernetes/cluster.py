@@ -100,7 +100,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._api = api = Api(spec.context, spec.namespace, answered=self.answered)
         self._record = PodRecord(api, self.label)
         try:
-            for each in reaping.reap_here((self.kind,), Owner.current()):  # what an earlier `close` left
+            for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters that an earlier `close` left
                 self.report(f"{each.label}, of an earlier trial: {each.words}")
             preflight.check(api, spec, self.label)
             self._security = Security.temporary() if spec.tls else None
@@ -461,7 +461,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise self._silent(error) from error
 
     def _on_scheduler(self, module: ModuleType, name: str, *given: object) -> Any:
-        cloudpickle.register_pickle_by_value(module)  # so that the image need not have the module
+        cloudpickle.register_pickle_by_value(module)  # the image then needs no copy of the module
         try:
             return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:

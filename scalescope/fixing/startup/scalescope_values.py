@@ -13,7 +13,7 @@ import os
 import threading
 from collections import Counter
 
-TYPE_CHECKING = False  # as `typing` has it, which is not imported
+TYPE_CHECKING = False  # `typing.TYPE_CHECKING` without the import
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import ModuleType
@@ -57,7 +57,7 @@ class Values:
         return noted
 
     def noting_pairs(self, get: "Callable[..., Any]") -> "Callable[..., Any]":
-        """Of `as_completed`, which gets a future, or a future and its result."""
+        """Wrap the method of `as_completed` that returns a future, or a future and its result."""
 
         @functools.wraps(get)
         def noted(completed: "Any") -> "Any":
@@ -89,7 +89,7 @@ class Values:
 def told(value: "Any") -> "Iterator[str]":
     """The texts of a value, or of the values that it holds."""
     kind = type(value).__name__
-    if isinstance(value, PLAIN) and type(value) in PLAIN:
+    if type(value) in PLAIN:
         text = repr(value)
         yield f"{kind} {text if len(text) < 100 else token(value)}"
     elif type(value) in (float, complex):

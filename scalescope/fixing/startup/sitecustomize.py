@@ -10,7 +10,7 @@ import sys
 from _frozen_importlib import module_from_spec
 from _frozen_importlib_external import PathFinder
 
-TYPE_CHECKING = False  # as `typing` has it, which is not imported
+TYPE_CHECKING = False  # `typing.TYPE_CHECKING` without the import
 if TYPE_CHECKING:
     from typing import Any
 
