@@ -181,9 +181,9 @@ async def _report(context: Context, said: deque[str]) -> None:
     """Keep the client informed, so that it does not give up on a long run."""
     seconds = 0.0
     while True:
+        await context.report_progress(seconds, message=said[-1].strip() if said else "running")
         await anyio.sleep(ALIVE_S)
         seconds += ALIVE_S
-        await context.report_progress(seconds, message=said[-1].strip() if said else "running")
 
 
 async def _end(process: Process) -> None:
