@@ -156,18 +156,18 @@ def _tree_ticks(roots: Collection[int]) -> tuple[int, int, dict[tuple[int, str],
     ticks: dict[int, int] = {}
     names: dict[int, str] = {}
     own = 0
-    for entry in _PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
+    for process in map(int, filter(str.isdigit, os.listdir(_PROC))):
         try:
-            # the name of a process, in parentheses, may contain anything
-            name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
+            with open(f"{_PROC}/{process}/stat", "rb") as file:
+                stat = file.read()
         except OSError:  # the process has ended meanwhile
             continue
-        values, names[int(entry.name)] = rest.split(), name
-        parents[int(entry.name)] = int(values[1])
-        ticks[int(entry.name)] = sum(map(int, values[11:15]))  # utime, stime, cutime, cstime
-        own += sum(map(int, values[11:13])) if int(entry.name) in roots else 0
+        # the name of a process, in parentheses, may contain anything
+        name, _, rest = stat.partition(b"(")[2].rpartition(b")")
+        values, names[process] = rest.split(), name.decode(errors="replace")
+        parents[process] = int(values[1])
+        ticks[process] = sum(map(int, values[11:15]))  # utime, stime, cutime, cstime
+        own += sum(map(int, values[11:13])) if process in roots else 0
     ours = {process for process in ticks if _descends(process, roots, parents)}
     foreign = {(process, names[process]): spent for process, spent in ticks.items() if process not in ours}
     return sum(ticks[process] for process in ours), own, foreign

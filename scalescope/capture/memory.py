@@ -20,6 +20,7 @@ from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 from scalescope.redaction import masked
 
+FEW = 8  # workers up to which all are asked at once; of more, the first one says whether the others are worth it
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"
@@ -66,13 +67,12 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
 
     async def collect() -> tuple[dict[str, Any], dict[str, Any]]:
         scheduler = await client._run_on_scheduler(shipment, since)
-        first = scheduler["first_worker"]
-        if first is None:
-            return scheduler, {}
-        probe = await client._run(shipment, since, False, workers=[first], on_error="return")
-        if all(_is_off(sample) for sample in probe.values()):
-            return scheduler, probe
-        return scheduler, await client._run(shipment, since, on_error="return")
+        count, first = scheduler["workers"], scheduler["first_worker"]
+        if count > FEW:
+            probe = await client._run(shipment, since, False, workers=[first], on_error="return")
+            if all(_is_off(sample) for sample in probe.values()):
+                return scheduler, probe
+        return scheduler, await client._run(shipment, since, on_error="return") if count else {}
 
     async def limited() -> tuple[dict[str, Any], dict[str, Any]]:
         return await asyncio.wait_for(collect(), timeout_s)

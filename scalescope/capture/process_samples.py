@@ -9,11 +9,14 @@ import asyncio
 import importlib
 import os
 import platform
+import sys
+from contextlib import suppress
 from typing import Any
 
 from dask.system import CPU_COUNT
 
 OFF_MS = 60_000.0  # longest interval, in milliseconds, of a monitor that counts as on
+_CALLERS = {"numpy", "torch"}  # modules whose callers use such a library
 BEAT_S = 5.0  # longest wait in seconds, so that a GPU with a hanging driver does not delay the other samples
 
 
@@ -21,10 +24,10 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
     Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `pool` (`pool_threads`),
-    `first_worker` (an address, on the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's
-    clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`), `inside` (`InsideTasks.taken`) and `collections`
-    (begin and end of full garbage collections). `take` fetches the last three, and makes a monitored worker send its
-    latest metrics to the scheduler.
+    `workers` and `first_worker` (their number and an address, on the scheduler), `interval_s` of the monitor, `samples`
+    (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`), `inside`
+    (`InsideTasks.taken`) and `collections` (begin and end of full garbage collections). `take` fetches the last three,
+    and makes a monitored worker send its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -35,13 +38,15 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
     ours = getattr(dask_worker.plugins.get("scalescope-worker"), "plugins", {}) if take else {}
     sampler, inside, garbage = (ours.get(f"scalescope-{name}") for name in ("gpu", "inside", "garbage"))
     garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # the scheduler's
+    workers = getattr(dask_worker, "workers", ())
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
         "cores": CPU_COUNT,
         "threads": monitor.proc.num_threads(),
-        "pool": pool_threads() if take else 0,
-        "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
+        "pool": pool_threads() if take and not workers else 0,
+        "workers": len(workers),
+        "first_worker": next(iter(workers), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
         "collections": [(begin + delay, end + delay) for begin, end in garbage.taken(since - delay)] if garbage else [],
@@ -73,9 +78,11 @@ async def beat(dask_worker: Any = None) -> None:
 
 def pool_threads() -> int:
     """Threads that a library (BLAS, OpenMP) starts for one call, by the library or the environment; 0: unknown."""
-    try:
-        pools = importlib.import_module("threadpoolctl").threadpool_info()  # installed in many environments
-    except ImportError:
+    pools = []
+    if not _CALLERS.isdisjoint(sys.modules):
+        with suppress(ImportError):  # it is installed in many environments
+            pools = importlib.import_module("threadpoolctl").threadpool_info()
+    if not pools:
         set_to = (os.environ.get(f"{library}_NUM_THREADS", "") for library in ("OMP", "OPENBLAS", "MKL"))
         return max((int(number) for number in set_to if number.isdigit()), default=0)
     return max((int(pool["num_threads"]) for pool in pools), default=0)

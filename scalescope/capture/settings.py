@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
@@ -33,9 +34,15 @@ _NEVER = ("tls", "preload", "preload-argv")
 
 def settings() -> dict[str, Any]:
     """Facts of a trial: environment variables that are set, and settings of Dask that are not its defaults."""
-    usual = dict(_leaves(dask.config.merge(*dask.config.defaults)))
+    usual = _defaults(len(dask.config.defaults))
     known = {name: value for name, value in _leaves(dask.config.config) if usual.get(name) != value}
     return {"variables": {name: os.environ[name] for name in VARIABLES if name in os.environ}, "dask_config": known}
+
+
+@functools.lru_cache(maxsize=1)
+def _defaults(modules: int) -> dict[str, Any]:
+    """Defaults of all modules that have added theirs so far."""
+    return dict(_leaves(dask.config.merge(*dask.config.defaults)))
 
 
 def program() -> str:

@@ -1,20 +1,23 @@
 """Sends plugins and functions to schedulers and workers that have no `scalescope`.
 
-A pickle is a call of `eval` with the source text of the module, which works between Python versions (code objects, as
-cloudpickle sends them, crashed a scheduler of Python 3.12). A process executes a module once, and keeps it under a name
-with the digest of its text. A module may import only the standard library, `distributed`, and names of modules of
-`scalescope.capture`, whose text is sent before it.
+A pickle is a call of `eval`, which executes the module's compiled code in the same release of Python, and its source
+text in others (code objects, as cloudpickle sends them, crashed a scheduler of Python 3.12). A process executes a
+module once, and keeps it under a name with the digest of its text. A module may import only the standard library,
+`distributed`, and names of modules of `scalescope.capture`, which are sent before it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import marshal
+import pickle
 import re
 import sys
 from functools import cache
 from importlib import import_module
-from types import ModuleType
+from importlib.util import MAGIC_NUMBER
+from types import CodeType, ModuleType
 from typing import Any
 
 from distributed import Client
@@ -25,28 +28,36 @@ from scalescope.capture.user_code import SHIPPED
 _IMPORT = re.compile(r"from (scalescope\.capture\.\w+) import ")
 _ANNOTATIONS = "from __future__ import annotations\n"
 
+# Its variables are those of `Shipment.__reduce__`. Our imports find their names in the module itself, into which the
+# imported modules have been executed before.
 _LOAD = """\
-(lambda sys, types, name, source: sys.modules.get(name) or (
-    lambda module: exec(compile(source, name, "exec"), module.__dict__) or sys.modules.setdefault(name, module)
-)(types.ModuleType(name)))(__import__("sys"), __import__("types"), {name!r}, {source!r})"""
+(lambda sys, types, util, marshal, builtins: (
+    lambda found: found if arguments is None else found(**arguments)
+)(getattr(sys.modules.get(name) or (lambda module: (
+    module.__dict__.update(__builtins__={**vars(builtins), "__import__": lambda name, *rest:
+        module if name.startswith("scalescope.capture.") else builtins.__import__(name, *rest)}),
+    [exec(each, module.__dict__) for each in (
+        map(marshal.loads, codes) if codes and magic == util.MAGIC_NUMBER else [compile(source, name, "exec")])],
+    sys.modules.setdefault(name, module))[-1]
+)(types.ModuleType(name)), attribute)))(*map(
+    __import__("importlib").import_module, ("sys", "types", "importlib.util", "marshal", "builtins")))"""
 
 
 class Shipment:
     """Unpickles into `module.attribute`, or into its result for `arguments` (plain values and shipments)."""
 
     def __init__(self, module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> None:
-        self.expression = expression(module, attribute, arguments)
+        self.module, self.attribute, self.arguments = module, attribute, arguments
         self.name = getattr(getattr(module, attribute), "name", attribute)
 
-    def __repr__(self) -> str:
-        return self.expression
-
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return eval, (self.expression,)
+    def __reduce__(self) -> tuple[Any, tuple[str, dict[str, Any]]]:
+        module = self.module
+        text = {"name": _name(module), "magic": MAGIC_NUMBER, "codes": _codes(module), "source": _text(module)}
+        return eval, (_LOAD, {**text, "attribute": self.attribute, "arguments": self.arguments})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # clients check that a function to send is callable
-        return eval(self.expression)(*args, **kwargs)  # noqa: S307  # our own source text
+        return pickle.loads(pickle.dumps(self))(*args, **kwargs)  # noqa: S301 - our own pickle
 
 
 # `Client.register_plugin` requires these types.
@@ -62,13 +73,6 @@ class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
     ...
 
 
-def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:
-    """Source of an expression that gives `module.attribute` anywhere, or the result of calling it."""
-    loaded = _LOAD.format(name=_name(module), source=_text(module))
-    call = "" if arguments is None else f"(**{arguments!r})"
-    return f"{loaded}.{attribute}{call}"
-
-
 @cache
 def _name(module: ModuleType) -> str:
     digest = hashlib.sha256(_text(module).encode()).hexdigest()[:16]
@@ -78,13 +82,32 @@ def _name(module: ModuleType) -> str:
 @cache
 def _text(module: ModuleType) -> str:
     """The source text of a module, preceded by that of our modules from which it imports."""
-    before, own = [], []
-    for line in inspect.getsource(module).splitlines(keepends=True):
-        if found := _IMPORT.match(line):
-            before.append(_text(import_module(found[1])))
-        elif line != _ANNOTATIONS:
-            own.append(line)
-    return "".join([_ANNOTATIONS, *(text.removeprefix(_ANNOTATIONS) for text in before), *own])
+    own = [line for line in _source(module) if not _IMPORT.match(line) and line != _ANNOTATIONS]
+    before = [_text(each).removeprefix(_ANNOTATIONS) for each in _imported(module)]
+    return "".join([_ANNOTATIONS, *before, *own])
+
+
+@cache
+def _codes(module: ModuleType) -> list[bytes]:
+    """The compiled code that Python keeps of a module, preceded by that of our modules from which it imports."""
+    get_code = getattr(module.__loader__, "get_code", None)
+    if get_code is None:
+        return []
+    own = marshal.dumps(_renamed(get_code(module.__name__), _name(module)))
+    return [*(code for each in _imported(module) for code in _codes(each)), own]
+
+
+def _renamed(code: CodeType, file: str) -> CodeType:
+    constants = (_renamed(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=file, co_consts=tuple(constants))
+
+
+def _imported(module: ModuleType) -> list[ModuleType]:
+    return [import_module(found[1]) for line in _source(module) if (found := _IMPORT.match(line))]
+
+
+def _source(module: ModuleType) -> list[str]:
+    return inspect.getsource(module).splitlines(keepends=True)
 
 
 def register(client: Client, module: ModuleType, attribute: str, **arguments: Any) -> None:

@@ -58,10 +58,9 @@ class Guest:
 
     def imported(self, module: ModuleType) -> None:
         """Install hooks in a module that has just been imported."""
-        if module.__name__ == "dask.local":
-            self._functions.put(
-                module.get_async, Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
-            )
+        if module.__name__ == "dask.threaded":  # every import of Dask's schedulers imports it, and it is short
+            hook = Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
+            self._functions.put(module.get_async, hook)
             return
         self._noting.add(module)
         if module.__name__ != "distributed":

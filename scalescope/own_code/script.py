@@ -30,6 +30,7 @@ from scalescope.owner import make_folder, replace_file
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
 
+PACKAGE = Path(__file__).parents[1]
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` removes again
 OUR_UTF8 = "SCALESCOPE_UTF8"  # variable: our command line has set PYTHONUTF8
@@ -131,6 +132,7 @@ class Judge:
         from scalescope.capture import host
 
         resolve_name("scalescope.own_code.diagnosis")
+        _write_bytecode()
         if self.program.python == sys.executable:
             self._packages = host.packages()
             return
@@ -163,6 +165,16 @@ class Judge:
         _listen(outcome, self.program, {int(each.name) for each in found})
         if whole:
             shutil.rmtree(outcome.folder, ignore_errors=True)
+
+
+def _write_bytecode() -> None:
+    """Compile what a script's process imports of ours: it writes no bytecode, and would compile it each time."""
+    import compileall
+
+    if sys.dont_write_bytecode:
+        return
+    for package in ("capture", "driver", "model", "own_code"):
+        compileall.compile_dir(PACKAGE / package, quiet=2)
 
 
 def _line(error: Exception) -> str:

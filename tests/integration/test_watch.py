@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import shlex
 import shutil
@@ -29,7 +30,7 @@ from support.waiting import wait_for as wait
 from scalescope.capture import recorder
 from scalescope.capture.live import standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls, DirectCalls
-from scalescope.capture.shipping import expression
+from scalescope.capture.shipping import Shipment
 from scalescope.cli import main as cli
 from scalescope.cli import watch_display as drawing
 from scalescope.errors import ClusterError
@@ -199,7 +200,8 @@ def test_a_killed_watch_leaves_nothing_on_the_cluster(
     client: Client, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of the rounds kill after the first look, the others at any moment after the start of the process."""
-    sent = sys.modules[eval(expression(recorder, "__name__"))]  # as the scheduler has it, which is in this process
+    name = pickle.loads(pickle.dumps(Shipment(recorder, "__name__")))
+    sent = sys.modules[name]  # as the scheduler has it, which is in this process
     monkeypatch.setattr(sent, "ALONE_S", 0.5)
     chance = random.Random(number)
     before = left_on(client)

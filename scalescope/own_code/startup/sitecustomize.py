@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # environment variables, removed before the script runs
-MODULES = ("distributed", "dask.local", "dask.bag", "dask.array", "dask.dataframe", "apache_beam")
+MODULES = ("distributed", "dask.threaded", "dask.bag", "dask.array", "dask.dataframe", "apache_beam")
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(HERE))
 

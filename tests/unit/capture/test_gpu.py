@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import pickle
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from distributed.diagnostics import nvml
 from support.waiting import wait_for
 
 from scalescope.capture import gpu
-from scalescope.capture.shipping import expression
+from scalescope.capture.shipping import Shipment
 
 STAND_IN = Path(__file__).parents[2] / "stand_in" / "pynvml.py"
 
@@ -155,4 +156,4 @@ def test_results_that_dask_cuda_moves_are_counted(card: ModuleType) -> None:
 
 
 def test_the_gpu_sampler_runs_where_scalescope_is_not_installed() -> None:
-    assert eval(expression(gpu, "GpuSampler", {})).name == gpu.NAME
+    assert pickle.loads(pickle.dumps(Shipment(gpu, "GpuSampler", {}))).name == gpu.NAME

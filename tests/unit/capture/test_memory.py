@@ -95,7 +95,7 @@ def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
         found: list[Any] = []
 
         async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
-            return scheduler | {"first_worker": "w0"}
+            return scheduler | {"workers": len(workers), "first_worker": "w0"}
 
         async def on_workers(function: Any, *since: Any, **options: Any) -> dict[str, Any]:
             found.append(options.get("workers"))
@@ -110,7 +110,7 @@ def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
 def test_only_one_of_the_workers_without_a_memory_monitor_is_asked(client: Client, asked: Any) -> None:
     off = sample("a", [1.0], [10], interval_s=3600.0)
-    found = asked(off, {"w0": off})
+    found = asked(off, dict.fromkeys(map(str, range(memory.FEW + 1)), off))
     gathered = memory.gather(client, 0.0)
     assert found == [["w0"]]
     assert len(gathered.notes) == 1

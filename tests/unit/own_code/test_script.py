@@ -173,3 +173,14 @@ def test_last_folder_is_the_newest_record(monkeypatch: pytest.MonkeyPatch, tmp_p
         each.mkdir(parents=True)
         (each / record.RUN).write_text(json.dumps({}))
     assert script.last_folder() == folders[1]
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_the_modules_of_a_scripts_process_are_compiled_once_for_all_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", not writes)
+    script._write_bytecode()
+    found = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+    assert ({"guest", "recording", "spool"} <= found) is writes
