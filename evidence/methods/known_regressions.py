@@ -40,7 +40,7 @@ REGRESSIONS = {
     "symmetries": ("pyxem/pyxem#1123", "dask", "client", DASK, "2024.7.1", "2024.11.2"),
     "filtered": ("dask/dask#12020", "dask", "client", DASK, "2024.11.2", "2024.12.1"),
     "event": ("dask/dask#11260", "dask-expr", "client", FRAMES, "2024.7.1 ", "2024.7.1 dask-expr"),
-    "one_part": ("dask/dask-expr#777", "dask dask-expr", "client graph", FRAMES, "2024.2.1 ", "2024.4.2 dask-expr"),
+    "single": ("dask/dask-expr#777", "dask dask-expr", "client graph-size", FRAMES, "2024.2.1 ", "2024.4.2 dask-expr"),
     "jitted": ("dask/dask#11416", "dask", "client", f"{DASK} numba==0.60.0", "2024.1.1", "2024.9.1"),
     "masks": ("dask/dask#11455", "dask-expr", "client", FRAMES, "2024.9.1 ", "2024.9.1 dask-expr"),
 }  # fmt: skip
@@ -148,7 +148,7 @@ def event(client, *, partitions: int = 1000):
         frame.loc[100 * i : 100 * i + 15].compute()
 
 
-def one_part(client, *, parts: int = 3_000):
+def single(client, *, parts: int = 3_000):
     import dask.dataframe as dd
     import pandas as pd
 

@@ -27,7 +27,7 @@ OF_DASK = ("dask", "distributed", "dask-expr")
 # Packages of a family with another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
 
-_TASKS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER)
+_TASKS = (PartKind.GRAPH, PartKind.GRAPH_SIZE, PartKind.CHUNKS, PartKind.SLOWER)
 _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
 # Kind of culprit, pattern of its name, weight, and the kinds of parts that it changes. The first row that fits counts.
 _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (

@@ -12,7 +12,8 @@ divided by the logarithms of the factors' ratios (Ang 2004: additive LMDI-I), wh
 where L is the logarithmic mean of s_A and s_B. What fewer threads explain of the last factor is the part `threads`; the
 rest is `waiting`. More tasks that ran on threads which were idle before cost nothing: opposite terms cancel. If a stage
 is cut otherwise (more tasks, each shorter), its terms are one part, `chunks`. Overheads that grow with the tasks are
-charged to the prefixes with more tasks, as far as their growth goes.
+charged to the prefixes with more tasks, as far as their growth goes; what is left of those that grow with the graphs'
+bytes is charged to the bytes that were sent for each task.
 
 Intervals come from a bootstrap over trials (Efron 1979) of the parts' shares of ln(B / A), because a busy host
 multiplies all seconds of a trial. They are widened to Student's t and to the number of parts that are large enough to
@@ -32,6 +33,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats
 from scalescope.analysis.distributions import t_quantile
+from scalescope.model.words import size
 
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
@@ -51,6 +53,7 @@ class PartKind(StrEnum):
 
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
+    GRAPH_SIZE = "graph-size"  # more bytes of graphs were sent for each task
     SLOWER = "slower"  # each task of a prefix took longer
     MACHINE = "machine"  # all tasks took longer by one factor, on another host or beside other processes
     THREADS = "threads"  # fewer threads
@@ -93,7 +96,7 @@ class Overhead:
 
     kind: PartKind
     name: str = ""
-    per_task: bool = False  # True: it grows with the number of tasks, whatever its kind
+    of_graphs: bool = False  # True: it grows with the number of tasks and the bytes of graphs, whatever its kind
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Account:
     prefixes: Mapping[str, PrefixAccount]
     overheads: Mapping[Overhead, float]  # thread-seconds
     free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
+    sent_bytes: float = 0.0  # bytes of the graphs that the client sent; 0 when unknown
 
     @property
     def thread_s(self) -> float:
@@ -190,7 +194,12 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
     for i in np.flatnonzero((np.abs(seconds) > EQUAL) | (np.abs(thread_s) > EQUAL)).tolist():
         kind, at = labels[i]
         part = _part(kind, float(seconds[i]), float(thread_s[i]), None if reach is None else float(reach[i]), least)
-        parts.append(_of_tasks(part, at, sides) if isinstance(at, Match) else replace(part, name=at.name if at else ""))
+        if isinstance(at, Match):
+            parts.append(_of_tasks(part, at, sides))
+        else:
+            sent = [float(mean.sent[0, 0]) for mean in means]
+            graphs = f"graphs of {size(sent[1])} instead of {size(sent[0])}" if kind is PartKind.GRAPH_SIZE else ""
+            parts.append(replace(part, name=at.name if at else graphs))
     parts.sort(key=lambda part: (not part.named, part.seconds * (b_s - a_s) < 0, -abs(part.seconds)))
     told = tuple(each for each in matches if each.how != "name")
     return Difference(a_s, b_s, a_thread_s, b_thread_s, threads, (len(a), len(b)), tuple(parts), told)
@@ -290,6 +299,7 @@ class _Costs:
     busy: Floats
     whole: Floats  # busy, and idle threads that waited
     overheads: Floats
+    sent: Floats  # bytes of graphs, in one column
 
     @classmethod
     def of(
@@ -308,7 +318,8 @@ class _Costs:
         own = [[account.overheads.get(each, 0.0) for each in overheads[which]] for account in side]
         busy = column("busy_s")
         overhead = np.array(own, np.float64).reshape(len(side), len(overheads[which]))
-        return cls(column("tasks"), busy, busy + column("idle_s"), overhead)
+        sent = np.array([[account.sent_bytes] for account in side], np.float64)
+        return cls(column("tasks"), busy, busy + column("idle_s"), overhead, sent)
 
     @property
     def total(self) -> Floats:
@@ -321,7 +332,7 @@ class _Costs:
 
     def drawn(self, weights: Floats) -> _Costs:
         """Means over trials, by weights of shape (samples, trials)."""
-        return _Costs(weights @ self.tasks, weights @ self.busy, weights @ self.whole, weights @ self.overheads)
+        return _Costs(*(weights @ each for each in (self.tasks, self.busy, self.whole, self.overheads, self.sent)))
 
 
 @dataclass(frozen=True)
@@ -331,11 +342,12 @@ class _Divided:
     terms: Mapping[PartKind, Floats]
     threads: Floats
     machine: Floats
+    graph_size: Floats
     overheads: Floats
 
     @property
     def flat(self) -> Floats:
-        shared = np.column_stack([self.threads, self.machine])
+        shared = np.column_stack([self.threads, self.machine, self.graph_size])
         return np.concatenate([*(self.terms[kind] for kind in _TERMS), shared, self.overheads], axis=1)
 
 
@@ -344,7 +356,7 @@ _TERMS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER, PartKind.WAITING)
 
 def _labels(matches: Sequence[Match], overheads: Sequence[Overhead]) -> list[tuple[PartKind, Match | Overhead | None]]:
     found: list[tuple[PartKind, Match | Overhead | None]] = [(kind, each) for kind in _TERMS for each in matches]
-    found += [(PartKind.THREADS, None), (PartKind.MACHINE, None)]
+    found += [(kind, None) for kind in (PartKind.THREADS, PartKind.MACHINE, PartKind.GRAPH_SIZE)]
     return found + [(each.kind, each) for each in overheads]
 
 
@@ -390,9 +402,13 @@ def _divide(
     by_thread = _no_more_than(growth * direction, over)
     over = over - by_thread
     count = _log_ratio(a.tasks.sum(axis=1), b.tasks.sum(axis=1), np.True_)[:, None]
-    with_tasks = np.array([each.kind in _PER_TASK or each.per_task for each in overheads], bool)
+    of_graphs = np.array([each.of_graphs for each in overheads], bool)
+    with_tasks = of_graphs | np.array([each.kind in _PER_TASK for each in overheads], bool)
     by_tasks = _no_more_than(growth * count, over) * with_tasks
     over = over - by_tasks
+    known = (a.sent > 0) & (b.sent > 0)
+    by_size = _no_more_than(growth * (_log_ratio(a.sent, b.sent, known) - count) * known, over) * of_graphs
+    over = over - by_size
     grown = np.maximum((b.tasks - a.tasks) * np.sign(count), 0.0)
     share = grown / np.maximum(grown.sum(axis=1, keepdims=True), EQUAL)
     given = by_tasks.sum(axis=1, keepdims=True) * share
@@ -401,6 +417,7 @@ def _divide(
         {PartKind.GRAPH: tasks, PartKind.CHUNKS: chunks, PartKind.SLOWER: slower, PartKind.WAITING: waiting},
         of_threads.sum(axis=1) + by_thread.sum(axis=1),
         of_machine.sum(axis=1),
+        by_size.sum(axis=1),
         over,
     )
 

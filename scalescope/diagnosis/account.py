@@ -47,7 +47,10 @@ def account(observation: Observation) -> Account:
         if waited := idle.get(name, 0.0) * share:
             overheads[Overhead(kind)] += waited
             idle[name] -= waited
-    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads), _free(observation))
+    by_client = [not task for task in observation.column("graphs", "task")]
+    sent_bytes = float(observation.numbers("graphs", "nbytes")[by_client].sum())
+    prefixes = _prefixes(observation, busy, idle)
+    return Account(observation.threads, prefixes, dict(overheads), _free(observation), sent_bytes)
 
 
 def _free(observation: Observation) -> float | None:
@@ -82,10 +85,10 @@ def _overhead(charge: Charge) -> Overhead:
     what = charge.name.partition(" at ")[0]
     if not charge.of_client:
         name = charge.name if charge.name in (INTAKE, BETWEEN) else ""
-        return Overhead(_KINDS[charge.part], name)
+        return Overhead(_KINDS[charge.part], name, of_graphs=name == INTAKE)
     if what == IMPORT:
         return Overhead(PartKind.IMPORTS)
-    return Overhead(PartKind.CLIENT, charge.name, per_task=what.rpartition(".")[2] in SENDING)
+    return Overhead(PartKind.CLIENT, charge.name, of_graphs=what.rpartition(".")[2] in SENDING)
 
 
 def _prefixes(

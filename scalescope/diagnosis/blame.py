@@ -189,15 +189,14 @@ def _prefixes(observation: Observation, edges: Floats, most: int) -> tuple[list[
         direct.append(rate * np.maximum(level, 0.0) + for_nobody * line.level(begin[own], stop[own]))
         passed.append(rate * line.level(low[place_to == i], high[place_to == i]))
     graphs = observation.numbers("graphs", "time") - attempts.epoch
-    taken_in = line.level(graphs, graphs + observation.numbers("graphs", "seconds"))
+    until = graphs + observation.numbers("graphs", "seconds")
+    taken_in = line.level(graphs, until)
     none = np.maximum(line.level(*attempts.pending.T) - running, 0.0)
     taken_in = np.minimum(taken_in, none)
     direct += [line.unwanted * taken_in, line.unwanted * (none - taken_in)]
-    return (
-        [names[i] for i in order],
-        np.array(ran),
-        np.array([line.between(level, edges[:-1], edges[1:]) for level in (*passed, *direct)]),
-    )
+    waited_for = np.array([line.between(level, edges[:-1], edges[1:]) for level in (*passed, *direct)])
+    waited_for[-2] += observation.threads * interval_seconds(graphs, np.minimum(until, 0.0), edges)  # no task is known
+    return [names[i] for i in order], np.array(ran), waited_for
 
 
 def _passed_on(observation: Observation, rate: Floats, of_client_s: float) -> tuple[Ints, Floats, Floats]:

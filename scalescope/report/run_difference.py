@@ -28,6 +28,7 @@ _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine
 TITLES: Mapping[PartKind, str] = {
     PartKind.GRAPH: "number of tasks",
     PartKind.CHUNKS: "other chunks or partitions",
+    PartKind.GRAPH_SIZE: "size of the graphs",
     PartKind.SLOWER: "seconds per task",
     PartKind.MACHINE: "the machine (all tasks)",
     PartKind.THREADS: "number of threads",
@@ -49,6 +50,7 @@ TITLES: Mapping[PartKind, str] = {
 REMEDIES: Mapping[PartKind, str] = {
     PartKind.GRAPH: "look for what makes these tasks: chunks, partitions, or a step that is computed again",
     PartKind.CHUNKS: "use the chunks or partitions of A",
+    PartKind.GRAPH_SIZE: "see what the graphs hold: data, or tasks that nothing needs",
     PartKind.SLOWER: "see the flame chart of these tasks in the reports of both runs (`scalescope report RUN`)",
     PartKind.MACHINE: "run both on the same host, with nothing else running",
     PartKind.THREADS: "give B as many threads as A",

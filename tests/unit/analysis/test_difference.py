@@ -29,11 +29,12 @@ ACCOUNTS = st.builds(
     st.just(1),
     st.dictionaries(st.sampled_from(("load", "clean", "load-clean", "sum")), PREFIXES, min_size=1),
     st.dictionaries(OVERHEADS, SECONDS, max_size=4),
+    sent_bytes=st.one_of(st.just(0.0), st.floats(1, 1e9)),
 )
 
 
 def with_threads(accounts: list[Account], threads: int) -> list[Account]:
-    return [Account(threads, each.prefixes, each.overheads) for each in accounts]
+    return [replace(each, threads=threads) for each in accounts]
 
 
 def of(**prefixes: PrefixAccount) -> Account:
@@ -63,6 +64,20 @@ def test_the_parts_add_up_to_the_whole_difference(
         assert thread_s == pytest.approx(sum(each.thread_s for each in side) / len(side), abs=1e-6)
     assert sum(part.seconds for part in found.parts) == pytest.approx(found.b_s - found.a_s, abs=1e-6)
     assert sum(part.thread_s for part in found.parts) == pytest.approx(found.b_thread_s - found.a_thread_s, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sent_bytes", "blamed"),
+    [(2e6, (PartKind.GRAPH_SIZE, "graphs of 1.91 MiB instead of 19.5 KiB")), (2e4, (PartKind.SCHEDULER, "intake"))],
+)
+def test_a_scheduler_that_takes_in_larger_graphs_blames_their_size(
+    sent_bytes: float, blamed: tuple[PartKind, str]
+) -> None:
+    tasks, intake = {"load": PrefixAccount(2, 0.1)}, Overhead(PartKind.SCHEDULER, "intake", of_graphs=True)
+    sides = [
+        Account(2, tasks, {intake: seconds}, sent_bytes=sent) for seconds, sent in ((0.01, 2e4), (1.0, sent_bytes))
+    ]
+    assert named(difference(sides[:1], sides[1:], virtual=True)) == [blamed]
 
 
 def test_fused_and_renamed_tasks_are_matched_and_new_tasks_are_listed() -> None:

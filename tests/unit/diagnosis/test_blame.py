@@ -116,6 +116,16 @@ def test_the_client_is_charged_by_line_and_the_scheduler_for_taking_in_graphs():
     assert found["client", "the client"] == 2
 
 
+@pytest.mark.parametrize("bins", [1, 90])
+def test_a_graph_that_is_taken_in_before_any_task_is_known_is_charged_to_the_scheduler(bins):
+    observation = watched(Cluster(2).run([Task(1.0), Task(1.5)], [Graph()]), (4.5, ("", "", 0)), begin=-3.0)
+    tables = dict(observation.tables)
+    tables["graphs"] = {**tables["graphs"], "time": array("d", [EPOCH - 2.0]), "seconds": array("d", [2.0])}
+    found = charged(observed(observation.trial, tables), bins)
+    assert found["no_runnable_task", INTAKE] == 4
+    assert found["client", "the client"] == 2
+
+
 def test_waits_of_the_client_for_another_cluster_are_charged_to_that_cluster():
     run = Cluster(2).run([Task(1.0, graph=i // 2) for i in range(4)], [Graph(), Graph(after=0, at=4.0)])
     away, own = ("mine.py:7 f", ELSEWHERE, 1), ("mine.py:9 f", "sleep", 0)
