@@ -150,7 +150,8 @@ class Observation:
         """The load of the driver's host, if all workers are on it and its clock is real; None if not, or not known."""
         facts = self.trial.facts.get("host") or {}
         here = {"127.0.0.1", "localhost", "::1", facts.get("hostname")}
-        if self.trial.virtual or any(name not in here for name in self.column("workers", "host")):
+        workers = zip(self.column("workers", "worker"), self.column("workers", "host"), strict=True)
+        if self.trial.virtual or any(name not in here and not worker.startswith("inproc:") for worker, name in workers):
             return None
         return facts.get("load") or None
 

@@ -60,7 +60,7 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
     locked = (number >= MIN_SAMPLES) & (cpu >= ONE_CORE[0]) & (cpu <= ONE_CORE[1]) & (above <= 0.1)
     locked &= (overlap - cpu >= 0.5) & (cpu <= 0.7 * overlap)
     locked &= [_handed_late(observation, worker) for worker in range(count)]
-    if not locked.any():
+    if not locked.any() or not _has_room(observation):
         return _locked_by_clocks(observation)
     of_locked = weight * locked[found.worker]
     total = float(of_locked.sum())
@@ -107,6 +107,12 @@ def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
     return LockedWorkers(np.arange(len(threads)), cpu_s / ran_s, running, off_s, BY_CLOCKS)
 
 
+def _has_room(observation: Observation) -> bool:
+    """Whether the host had a second core to be had; without one, threads take turns, lock or no lock."""
+    here = host(observation)
+    return here is None or here.idle * here.cpus >= min(ROOM, FULL * here.cpus)
+
+
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
     """Whether tasks waited on the worker as long as the switch interval; true where too few waited to tell."""
     late = handed_over(observation)[(observation.measured.worker == worker) | in_one_process(observation)]
@@ -144,8 +150,8 @@ def gil_bound(observation: Observation) -> Finding | None:
         return None
     here = host(observation)
     by_clocks = locked.source == BY_CLOCKS
-    if here is not None and here.idle * here.cpus < min(ROOM, FULL * here.cpus) and not by_clocks:
-        return None  # there was no second core to be had, lock or no lock
+    if not _has_room(observation) and not by_clocks:
+        return None
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     if (
@@ -180,8 +186,8 @@ def gil_bound(observation: Observation) -> Finding | None:
         Remedy(
             f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
             saved_s=0.0 if by_clocks else attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
-            # no axis makes processes of workers that share one
-            change={} if one else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
+            # workers of one process and one thread: their number stays, and no axis makes them processes
+            change={} if one and threads == 1 else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),

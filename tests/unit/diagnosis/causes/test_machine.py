@@ -142,6 +142,13 @@ def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cpu, is
     golden(*findings.values())
 
 
+def test_the_host_of_workers_in_the_process_of_the_client_is_known_by_any_name():
+    run = within_one_process(on(full(4, 1, gap_s=KEPT_S), load(2, others=0.68), cpu=1.0, workers=1))
+    renamed = {**run.tables["workers"], "host": ["10.0.0.9"] * 4}
+    findings = found(observed(run.trial, {**run.tables, "workers": renamed}))
+    assert list(findings) == ["host-overloaded"]  # another process has the second core, so nothing proves a lock
+
+
 def test_a_worker_for_each_thread_in_one_process_is_told_to_use_processes():
     finding = found(on(within_one_process(full(4, 1, gap_s=KEPT_S)), load(8, ours=0.2), cpu=1.0, workers=1))[
         "gil-bound"
