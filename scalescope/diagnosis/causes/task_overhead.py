@@ -16,7 +16,7 @@ from scalescope.diagnosis.evidence.inside_tasks import (
     same_call,
 )
 from scalescope.diagnosis.evidence.task_batches import first_tasks_s
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
@@ -91,7 +91,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"{', once in each process' if once else ''}.",
         f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
         if moves
-        else remedy,
+        else Remedy(remedy, saved_s=0.0 if "iterrows" in what else None),  # it also takes values out of each row
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
