@@ -41,6 +41,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "data-locality": ("worker_argument:rewrite",),
     "lock-bound": ("unlocked_store:rewrite",),
     "waiting-tasks": ("unlocked_store:rewrite",),
+    "cluster-in-each-round": ("cluster_before_loop:rewrite",),
     "task-overhead": ("cached_load:rewrite",),
 }
 

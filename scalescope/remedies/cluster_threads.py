@@ -25,6 +25,7 @@ from scalescope.remedies.source import (
 )
 
 WORKERS, THREADS = "workers", "threads_per_worker"  # names of axes
+NO_NUMBER = "the finding names no number of workers or threads"
 OPTIONS = {WORKERS: "n_workers", THREADS: "threads_per_worker"}
 
 
@@ -32,14 +33,14 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     change = {
         OPTIONS[name]: value for name, value in (finding.gain.change if finding.gain else {}).items() if name in OPTIONS
     }
-    if not change:
-        return NotHere("the finding names no number of workers or threads")
+    if not change and finding.code != "gil-bound":
+        return NotHere(NO_NUMBER)
 
     def edit(source: Source, call: cst.Call) -> Patched:
         options = _in_dictionary if called(call) == "DaskTaskRunner" else _in_call
         edits = options(source, call, change)
         told = ", ".join(f"{name}={value}" for name, value in change.items())
-        return Patched(source.edited(edits).module, f"the cluster has {told}")
+        return Patched(source.edited(edits).module, f"the cluster has {told or 'processes'}")
 
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if _makes(each)]
@@ -67,7 +68,11 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
         raise Refused("its options are not written out")
     args, edits = [*call.args], Edits()
     processes = argument(call, "processes")
-    if "n_workers" in change and processes is not None and dotted(processes.value) == "False":
+    threads = argument(call, "threads_per_worker")
+    inside = processes is not None and dotted(processes.value) == "False"
+    if not change and not (inside and threads is not None and source.text(threads.value) == "1"):
+        raise Refused(NO_NUMBER)
+    if processes is not None and inside and (not change or "n_workers" in change):
         _check_guarded(source)
         args.remove(processes)
     for name, value in change.items():
@@ -95,6 +100,8 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
 def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
     """Threads of `DaskTaskRunner(cluster_kwargs={...})`; without it, its cluster has the defaults of `LocalCluster`."""
     given = argument(call, "cluster_kwargs")
+    if not change:
+        raise Refused(NO_NUMBER)
     if given is None:
         added = _expression(source, "cluster_kwargs", repr(dict(change)).replace("'", '"'))
         return {call: becomes(call.with_changes(args=[added]))}

@@ -19,6 +19,7 @@ CLUSTER_IN_EACH_ROUND = TrialCause(
     ruled_out_by="Clusters of different sizes, as in a comparison. Clusters that are open at the same time.",
     remedy="Make one cluster before the loop",
     link="https://distributed.dask.org/en/stable/client.html",
+    rules_out=("idle-workers-cause-unknown",),  # one of its short rounds
     premise="The clusters are alike, and were used one after another.",
 )
 

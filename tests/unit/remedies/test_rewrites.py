@@ -299,6 +299,13 @@ OTHERS = {
         'if __name__ == "__main__":\n    with Client(n_workers=4, threads_per_worker=1) as c:\n        main(c)',
         {"workers": 4, "threads_per_worker": 1},
     ),
+    "processes: as many workers": (
+        "gil-bound",
+        "cluster_threads",
+        'if __name__ == "__main__":\n    LocalCluster(n_workers=2, threads_per_worker=1, processes=False)',
+        'if __name__ == "__main__":\n    LocalCluster(n_workers=2, threads_per_worker=1)',
+        {},
+    ),
     "threads": (
         "undersubscribed-threads",
         "cluster_threads",
@@ -709,3 +716,62 @@ def test_a_rewrite_that_does_not_apply_gives_a_reason(name: str) -> None:
 def test_a_function_with_side_effects_or_a_changed_result_gets_no_cache(old: str, new: str) -> None:
     assert old in CACHED
     assert isinstance(tried("task-overhead", "cached_load", CACHED.replace(old, new), Place("a.py", 7)), NotHere)
+
+
+ROUND = Place("job.py", 3)
+ROUNDS = {
+    "lines": (
+        """
+        # all
+        for n in sizes:
+            cluster = LocalCluster(n_workers=2)
+            client = Client(cluster)
+            print(total(client, n))
+            client.close()
+            cluster.close()
+        """,
+        """
+        # all
+        cluster = LocalCluster(n_workers=2)
+        client = Client(cluster)
+        for n in sizes:
+            print(total(client, n))
+        client.close()
+        cluster.close()
+        """,
+    ),
+    "a block": (
+        """
+        while more():
+            with Client(n_workers=2) as client:
+                print(total(client))
+            print("next")
+        """,
+        """
+        with Client(n_workers=2) as client:
+            while more():
+                print(total(client))
+                print("next")
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_cluster_is_made_before_the_loop_and_closed_after_it(name: str) -> None:
+    text, expected = ROUNDS[name]
+    assert patched("cluster-in-each-round", "cluster_before_loop", text, ROUND) == dedent(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for n in sizes:\n    pass\n    client = Client(n_workers=n)\n    client.close()",
+        "for n in sizes:\n    m = n + 1\n    with Client(n_workers=m) as c:\n        f(c)",
+        "def f():\n    # one\n    with Client() as c:\n        g(c)\nfor _ in range(3):\n    f()",
+        "for n in sizes:\n    f()\n    client = Client()",
+        "def f():\n  for n in sizes:\n    client = Client()\n    client.close()\n    return n",
+    ],
+)
+def test_a_cluster_that_differs_or_is_made_elsewhere_stays_in_the_loop(text: str) -> None:
+    assert isinstance(tried("cluster-in-each-round", "cluster_before_loop", text, ROUND), NotHere)

@@ -162,3 +162,16 @@ def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials():
     away = replace(waiting, holds=False, waits_for="", problem="no worker may run it: it asks for resources GPU=1")
     found = verdict(standing(Cluster(4), replace(stopped, groups=(away,))))
     assert codes(found) == ["worker-restriction", "invalid-trials"]
+
+
+@pytest.mark.parametrize(("saved_s", "clusters", "found"), [(9.0, 4, True), (0.9, 4, False), (9.0, 2, False)])
+def test_a_cluster_in_each_round_is_named_first_with_what_it_costs_the_script(saved_s, clusters, found, golden_once):
+    run = Cluster(2).run([Task(0.1), Task(0.1), Task(0.4, needs=(0, 1))])
+    rounds = {"clusters": clusters, "saved_s": saved_s, "script_s": 12.0}
+    facts = {"ran": "script", "rounds": rounds, "cluster": {"made_at": "job.py:7 in report"}}
+    judged = verdict(replace(run, trial=replace(run.trial, facts=facts)))
+    assert ("cluster-in-each-round" in codes(judged)) == found
+    if found:
+        assert codes(golden_once(judged))[0] == "cluster-in-each-round"
+        assert "idle-workers-cause-unknown" not in codes(judged)
+        assert judged.findings[0].gain.predicted_s == 3.0
