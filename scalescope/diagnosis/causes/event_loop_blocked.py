@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
     "as tasks kept event loops for a tenth of the worker time without awaiting (table inside).",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
     "being unpacked (serialisation-bound), or results written to disk (memory-spill). Stalls below 0.5 s on a host "
-    "that others fill.",
+    "that others fill; longer ones are information there, unless a call or collections are seen in them.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
@@ -119,7 +119,11 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
     )
-    return finding.perhaps() if here is not None and here.crowded else finding
+    if here is None or not here.crowded:
+        return finding
+    if called or collecting_s:
+        return finding.perhaps()
+    return replace(finding.perhaps(), severity=Severity.INFO, gain=None)  # a process without a core stalls, too
 
 
 def _coroutines(observation: Observation) -> Finding | None:

@@ -45,7 +45,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
     before[order[1:]] = np.where(np.diff(worker[order]) == 0, time[order[:-1]], -np.inf)
     begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker counts for the usual interval
     at_once = running(observation, worker[found], begin, time[found])
-    collecting = seconds[found]
+    collecting = seconds[found] * _on_a_core(observation)
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
     loads = (same_call(observation), overheads(observation).get(PICKLE))
     loaded_s = max(each.seconds if each else 0.0 for each in loads)
@@ -65,3 +65,10 @@ def garbage_collection(observation: Observation) -> Finding | None:
         Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,
     )
+
+
+def _on_a_core(observation: Observation) -> float:
+    """The share of the time in which threads of tasks wanted a core that they had one; 1 where it is not known."""
+    parts = (observation.metrics.busy_time_s if observation.metrics else None) or {}
+    computing_s = parts.get("computing", 0.0)
+    return computing_s / (computing_s + parts.get("for_core", 0.0)) if computing_s > 0 else 1.0

@@ -42,6 +42,8 @@ def healthy(case: SweepCase) -> Finding:
     if case.ran and good:
         busy = percent(good[0].share_here(*WORKING))
         summary = f"No fault found: {busy} of the worker time was busy{_left_out(good[0])}."
+    elif case.ran and case.measured:
+        summary = "No fault found: the number of tasks allows no more."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
 
 

@@ -228,6 +228,16 @@ def test_collections_caused_by_loading_are_not_found_as_garbage_collection():
     assert not found(observed(seen.trial, {**seen.tables, **told, "memory": seen.tables["memory"]}))
 
 
+def test_collections_take_no_longer_because_other_programs_have_the_cores():
+    run = with_tables(
+        Cluster(2).run([Task(1.0, "parse")] * 16),
+        memory=[(worker, 0.5 * (i + 1), {"collecting": 0.1}) for worker in (0, 1) for i in range(16)],
+    )
+    assert list(found(run)) == ["garbage-collection"]
+    waited = replace(run.trial.metrics, busy_time_s={"computing": 6.0, "for_core": 10.0})
+    assert not found(replace(run, trial=replace(run.trial, metrics=waited)))
+
+
 @pytest.mark.parametrize("workers", [1, 2, 20])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("share", [0.02, 0.5])
