@@ -135,7 +135,10 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
     if kind == ROWS:
         at = next(i for i, frame in enumerate(path) if frame in BY_ROWS)
         call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"
-        return f"in pandas on an object of each row (`{call}`)", path[:at]
+        above = (
+            path[:at] if any(map(is_users, path[:at])) else path
+        )  # `DataFrame.apply` of Dask: in the function itself
+        return f"in pandas on an object of each row (`{call}`)", above
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:
         return f"in {kind}", path
