@@ -101,7 +101,7 @@ def masked(client, *, size: int = 3_000):
     ds.where(ds["field"] > 0, drop=True)
 
 
-def resampled(client, *, days: int = 1500):
+def resampled(client, *, days: int = 9000):
     import pandas as pd
     import xarray as xr
 
@@ -183,7 +183,7 @@ def masks(client, *, columns: int = 8):
     frame.compute()
 
 
-def make_data(files: int = 20, rows: int = 200) -> None:
+def make_data(files: int = 100, rows: int = 200) -> None:
     import pandas as pd
     import zarr
 
