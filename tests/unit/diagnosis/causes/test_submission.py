@@ -49,6 +49,11 @@ def test_compute_in_a_loop_is_found_as_results_awaited_in_loop(golden):
     golden(only(find(Cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
 
 
+def test_calls_of_joblib_that_wait_for_one_another_get_a_remedy_of_joblib(golden):
+    tasks = [Task(1.0, "batch_of_fit_1_calls", graph=i) for i in range(20)]
+    golden(only(find(Cluster(4).run(tasks, in_turn(20))), "results-awaited-in-loop"))
+
+
 def paces():
     """Name, workers, tasks, graphs, and the codes of all that is found."""
     slow, chain = ["slow-submission"], [Task(1.0, needs=(i - 1,) if i else (), graph=i) for i in range(50)]
