@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from scalescope.capture.called_cluster import OwnScheduler
 from scalescope.capture.user_code import is_library
-from scalescope.model.records import FLOW, IMPORT, META, OTHER_CLUSTER, Columns, from_rows
+from scalescope.model.records import FLOW, IMPORT, LOCAL, META, OTHER_CLUSTER, Columns, from_rows
 
 _logger = logging.getLogger(__name__)
 
@@ -43,6 +43,7 @@ class CodePlace(NamedTuple):
     flow: bool = False  # True if Prefect worked around the function of a flow
     meta: bool = False  # True if Dask called it to learn the type of its result
     elsewhere: bool = False  # whether it is in a call for another cluster
+    local: bool = False  # whether one of Dask's own schedulers computes there
 
 
 class ClientWatch:
@@ -151,11 +152,13 @@ class ClientWatch:
 
     def _place(self, frame: FrameType | None) -> CodePlace:
         waits, imports, flow, elsewhere = _waits(frame), False, False, False
+        if local := _of_local_scheduler(frame):
+            frame = local
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
                 at = frame.f_code, frame.f_lasti, frame.f_lineno or 0
-                return CodePlace(*at, waits or elsewhere, imports, flow, _meta(frame), elsewhere)
+                return CodePlace(*at, waits or elsewhere, imports, flow, _meta(frame), elsewhere, local is not None)
             imports = imports or file.startswith("<frozen importlib")
             flow = flow or file.endswith(_FLOW_ENGINE)
             # an outer call, nearer to the user's code, tells more than an inner one
@@ -199,6 +202,15 @@ def _meta(frame: FrameType | None) -> bool:
     return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dask"
 
 
+def _of_local_scheduler(frame: FrameType | None) -> FrameType | None:
+    # returns the frame in which one of Dask's own schedulers runs tasks, if any
+    while frame is not None and (
+        frame.f_code.co_name != "get_async" or frame.f_globals.get("__name__") != "dask.local"
+    ):
+        frame = frame.f_back
+    return frame
+
+
 def _described(place: CodePlace) -> tuple[str, str]:
     code = place.code
     if code is None:
@@ -207,8 +219,8 @@ def _described(place: CodePlace) -> tuple[str, str]:
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
     if place.elsewhere:
         return where, OTHER_CLUSTER
-    if place.imports or place.flow or place.meta:
-        return where, IMPORT if place.imports else FLOW if place.flow else META
+    if place.imports or place.flow or place.meta or place.local:
+        return where, LOCAL if place.local else IMPORT if place.imports else FLOW if place.flow else META
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
     lines = linecache.getlines(code.co_filename)
     if not 0 < line <= end_line <= len(lines):

@@ -149,6 +149,7 @@ SENDING = ("compute", "map", "persist", "submit")  # last names in the column `w
 IMPORT = "import"  # value of the column `what`: modules were imported
 FLOW = "prefect.flow"  # value of the column `what`: Prefect began or ended a flow around the user's function
 META = "dask.meta"  # value of the column `what`: Dask called a function of tasks in the client for its meta
+LOCAL = "dask.local"  # value of the column `what`: one of Dask's own schedulers computed in the client's process
 OTHER_CLUSTER = "other-cluster"  # value of the column `what`: a wait or call for another cluster
 ONCE = (IMPORT, FLOW)  # values of the column `what` that cost the same for any amount of work
 # Faults on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.

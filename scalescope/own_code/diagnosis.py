@@ -54,15 +54,16 @@ class Diagnosis(Shown):
             raise UsageError("the block has not ended", next_step="read the diagnosis after the `with` statement")
         return self._run
 
-    def judge(self, folder: Path, end: str = "", packages: Mapping[str, str] | None = None) -> None:
+    def judge(self, folder: Path, end: str = "", packages: Mapping[str, str] | None = None, rounds: Any = None) -> None:
         """Judge the records in a folder (`scalescope.own_code.record`).
 
         `end`: a sentence on the end of the program's process, if that came before the end of the recording.
         `packages`: versions of packages in the program's Python; None: in this one.
+        `rounds`: the fact of that name, if this cluster is one of several that were made one after another.
         """
-        self._run, self._tables = _judged(
-            Recorded.read(folder), folder, end, host.packages() if packages is None else packages
-        )
+        recorded = Recorded.read(folder)
+        recorded.attempt.facts["rounds"] = rounds
+        self._run, self._tables = _judged(recorded, folder, end, host.packages() if packages is None else packages)
 
     @property
     def is_over(self) -> bool:

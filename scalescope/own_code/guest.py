@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scalescope.own_code.block import Block
 
 MOST = 1_000  # most clusters of a script that are recorded
+SHORT_S = 0.01  # seconds; a shorter call that closes a client or cluster is not noted
 LAST_S = 20.0  # seconds for which Python's end waits for the end of a recording
 _OTHERS = ("Client-worker-", "Client-scalescope-")  # start of the ids of clients of tasks and of recorders
 
@@ -50,7 +51,8 @@ class Guest:
         self._noting = Noting(self._failed)
         self._recordings: dict[str, _Recording] = {}  # by address of the scheduler
         self._behind: list[threading.Thread] = []  # threads that end recordings
-        self._lines = weakref.WeakKeyDictionary[Any, str]()  # lines of code that made clusters
+        # Lines of code that began to make clusters, and when; a line is empty if a client made the cluster
+        self._lines = weakref.WeakKeyDictionary[Any, tuple[str, float]]()
         self._clients = self._count = 0  # numbers of clients begun and of clusters recorded
         self._lock = threading.RLock()
         self._own = threading.local()  # `now`: whether this thread runs our code
@@ -69,11 +71,11 @@ class Guest:
         hooks = {
             client.__init__: Hook(self._client_begins, leave=self._client_made, failed=self._failed),
             client._start: Hook(leave=self._client_started, failed=self._failed),
-            client.close: Hook(self._client_closes, failed=self._failed),
+            client.close: Hook(self._client_closes, end=self._closed, failed=self._failed),
             client._close: Hook(self._client_is_closing, failed=self._failed),
-            client.shutdown: Hook(self._client_shuts_down, failed=self._failed),
+            client.shutdown: Hook(self._client_shuts_down, end=self._closed, failed=self._failed),
             cluster.__init__: Hook(self._cluster_made, failed=self._failed),
-            cluster.close: Hook(self._cluster_closes, failed=self._failed),
+            cluster.close: Hook(self._cluster_closes, end=self._closed, failed=self._failed),
             of_workers._close: Hook(self._cluster_is_closing, failed=self._failed),
         }
         for function, hook in hooks.items():
@@ -100,9 +102,15 @@ class Guest:
             return None
         return _in_thread(lambda: self._begin(client, ""))
 
-    def _client_closes(self, client: Any, *others: Any) -> None:
+    def _client_closes(self, client: Any, *others: Any) -> float:
         if not client._asynchronous and not _is_loop_of(client):
             self._ends(self._left_by(client.id))
+        return time.monotonic()
+
+    def _closed(self, began: float) -> None:
+        seconds = time.monotonic() - began
+        if seconds >= SHORT_S and not getattr(self._own, "now", False) and os.getpid() == self._pid:
+            self._say(closed_s=seconds)
 
     def _client_is_closing(self, client: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
         if client._asynchronous and (addresses := self._left_by(client.id)):
@@ -110,17 +118,19 @@ class Guest:
             return _in_thread(lambda: self._end(addresses, error))
         return None
 
-    def _client_shuts_down(self, client: Any) -> None:
+    def _client_shuts_down(self, client: Any) -> float:
         if client.scheduler is not None and not _is_loop_of(client):
             self._ends([str(client.scheduler.address)])
+        return time.monotonic()
 
     def _cluster_made(self, cluster: Any, *others: Any) -> None:
-        if len(self._lines) < MOST and (line := line_of_user(sys._getframe(3))):
-            self._lines[cluster] = line
+        if len(self._lines) < MOST:
+            self._lines[cluster] = line_of_user(sys._getframe(3)), time.monotonic()
 
-    def _cluster_closes(self, cluster: Any, *others: Any) -> None:
+    def _cluster_closes(self, cluster: Any, *others: Any) -> float:
         if not _is_loop_of(cluster):
             self._ends([_address(cluster)])
+        return time.monotonic()
 
     def _cluster_is_closing(self, cluster: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
         if (address := _address(cluster)) in self._recordings:
@@ -185,9 +195,14 @@ class Guest:
             self._close(recording, None)
 
     def _begun(self, client: Client, number: int, line: str) -> Block:
+        began = time.monotonic()
         from scalescope.capture.client_thread import ClientWatch
         from scalescope.own_code.block import Block, cluster_of
 
+        cluster = cluster_of(client)
+        if known := self._lines.get(cluster) if cluster is not None else None:
+            line = known[0] or line
+            self._say(cluster=number, made=line, start_s=began - known[1])
         main = sys.modules["__main__"]
         file = str(getattr(main, "__file__", None) or "python")
         name = os.path.basename(file) if number == 1 else f"{os.path.basename(file)}, cluster {number}"
@@ -197,8 +212,6 @@ class Guest:
             watch = ClientWatch(SimpleNamespace(__code__=code), address=str(client.scheduler.address))  # type: ignore[arg-type]
         folder = self._folder / str(number)
         folder.mkdir(mode=0o700)
-        cluster = cluster_of(client)
-        line = self._lines.get(cluster, line) if cluster is not None else line
         processes = {os.getpid(), os.getppid()}
         options: dict[str, Any] = {"watch": watch, "notes": self._noting.notes, "made": line, "processes": processes}
         options["gives_way"] = partial(self._end, [str(client.scheduler.address)], None)

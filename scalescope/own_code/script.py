@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
@@ -151,10 +151,11 @@ class Judge:
         whole, end = True, ending(outcome.status, outcome.real_s)
         found = record.clusters(outcome.folder)
         kept, left = _largest(found)
+        rounds = _rounds(outcome, kept)
         for folder in kept:
             diagnosis = resolve_name("scalescope.own_code.diagnosis:Diagnosis")()
             try:
-                diagnosis.judge(folder, end, self._packages)
+                diagnosis.judge(folder, end, self._packages, rounds.get(folder))
             except Exception as error:  # noqa: BLE001 - the other clusters are judged even so
                 whole = False
                 outcome.problems.append(f"The cluster in {folder} could not be judged: {_line(error)}")
@@ -184,16 +185,37 @@ def _line(error: Exception) -> str:
 def _largest(found: Sequence[Path]) -> tuple[list[Path], int]:
     if len(found) <= MOST:
         return list(found), 0
-
-    def worker_time(folder: Path) -> float:
-        try:
-            known = record.Recorded.read(folder)
-        except Exception:  # noqa: BLE001 - judging the cluster reports the error
-            return math.inf
-        return sum(known.threads.values()) * (known.attempt.elapsed_s or 0.0)
-
-    largest = sorted(found, key=worker_time)[-MOST:]
+    largest = sorted(found, key=_worker_time)[-MOST:]
     return [each for each in found if each in largest], len(found) - MOST
+
+
+def _worker_time(folder: Path) -> float:
+    try:
+        known = record.Recorded.read(folder)
+    except Exception:  # noqa: BLE001 - judging the cluster reports the error
+        return math.inf
+    return sum(known.threads.values()) * (known.attempt.elapsed_s or 0.0)
+
+
+def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str, float]]:
+    """The fact `rounds` of the largest of several clusters of one line, each closed before the next was made."""
+    made: list[dict[str, Any]] = []
+    for _, event in record.events(outcome.folder):
+        if "made" in event:
+            made.append({**event, "closed_s": 0.0})
+        elif "closed_s" in event and made:
+            made[-1]["closed_s"] += event["closed_s"]
+    found = {}
+    for line in {each["made"] for each in made}:
+        each_s = [each["start_s"] + each["closed_s"] for each in made if each["made"] == line and each["closed_s"]]
+        numbers = {str(each["cluster"]) for each in made if each["made"] == line}
+        of_line = [folder for folder in kept if folder.name in numbers]
+        sizes = {tuple(sorted(record.Recorded.read(folder).threads.values())) for folder in of_line}
+        if len(each_s) == len(numbers) > 1 and len(sizes) == 1:  # not a comparison of sizes
+            saved_s = sum(each_s) * (1 - 1 / len(each_s))
+            largest = max(of_line, key=_worker_time)
+            found[largest] = {"clusters": len(each_s), "saved_s": saved_s, "script_s": outcome.real_s}
+    return found
 
 
 def ending(status: int | None, real_s: float) -> str:

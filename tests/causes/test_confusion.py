@@ -37,6 +37,8 @@ NOT_PROVOKED = {
     "garbage-collection",  # only real workers tell it: `unit/diagnosis/causes/test_memory.py`
     # a sweep has neither flows nor adaptive clusters: `python -m evidence scripts` runs scripts that do
     *("adaptive-scaling", "scaled-down", "prefect-overhead", "prefect-server-in-workers", "unfinished-tasks"),
+    # scripts that make their clusters, or compute past them, and client calls: `integration/test_own_scripts.py`
+    *("cluster-in-each-round", "local-scheduler", "meta-computed"),
     # `test_gpu.py` has a stand-in for cards
     *("gpu-starved", "gpu-contended", "gpu-unused", "gpu-missing", "gpu-memory-full", "gpu-slow"),
 }

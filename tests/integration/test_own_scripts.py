@@ -206,6 +206,60 @@ SCRIPTS = {
                     print(sum(client.gather([client.submit(use, frame, n) for n in range(40)])))
         """,
     ),
+    "cluster_for_each_file": (
+        "cluster-in-each-round",
+        """
+            from dask.distributed import Client
+            def rows(n):
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                    return sum(client.gather(client.map(abs, range(n))))
+            if __name__ == "__main__":
+                print([rows(n) for n in (10, 20, 30)])
+        """,
+    ),
+    "scheduler_of_dask": (
+        "local-scheduler",
+        """
+            import time
+            import dask.bag as db
+            from dask.distributed import Client
+            def wait(n):
+                time.sleep(0.2)
+                return n
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
+                    print(db.from_sequence(range(12)).map(wait).sum().compute(scheduler="threads"))
+        """,
+    ),
+    "columns_by_computing": (
+        "meta-computed",
+        """
+            import time
+            import dask, dask.dataframe as dd, pandas as pd
+            from dask.distributed import Client
+            @dask.delayed
+            def load(n):
+                time.sleep(1)
+                return pd.DataFrame({"n": range(n)})
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=2, dashboard_address=None):
+                    print(dd.from_delayed([load(n) for n in range(1, 5)]).n.sum().compute())
+        """,
+    ),
+    "row_by_row": (
+        "task-overhead",
+        """
+            import numpy as np, pandas as pd
+            import dask.dataframe as dd
+            from dask.distributed import Client
+            def price(row):
+                return row["a"] * 2 if row["a"] > 0.5 else row["a"]
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
+                    frame = dd.from_pandas(pd.DataFrame({"a": np.random.rand(600_000)}), npartitions=6)
+                    print(frame.apply(price, axis=1, meta=("p", float)).sum().compute())
+        """,
+    ),
 }
 HANGING = {"held_lock", "awaits_in_tasks"}
 
@@ -224,8 +278,8 @@ def test_the_verdict_on_a_script_names_its_known_cause(name: str, tmp_path: Path
             assert any("theirs.py:" in line for line in process.stderr)  # named although sent by value
             process.send_signal(signal.SIGINT)
         shown, said = process.communicate()
-    (cluster,) = json.loads(shown)["clusters"]
+    first = {cluster["verdict"]["findings"][0]["code"] for cluster in json.loads(shown)["clusters"]}
     right = {*code.split()}
     if code == "gil-bound":  # without an idle core, threads waiting for the lock look like threads waiting for a core
         right.add("host-overloaded")
-    assert cluster["verdict"]["findings"][0]["code"] in right, said
+    assert first & right, said

@@ -16,7 +16,7 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import kept_bytes
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import FLOW, META, ONCE
+from scalescope.model.records import FLOW, LOCAL, META, ONCE
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -156,6 +156,7 @@ def client_busy(observation: Observation) -> Finding | None:
     once = np.array([what in ONCE for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
+    own &= [what != LOCAL for _, what in found.doing]  # local-scheduler
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]

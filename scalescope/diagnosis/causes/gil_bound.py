@@ -180,7 +180,8 @@ def gil_bound(observation: Observation) -> Finding | None:
         Remedy(
             f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
             saved_s=0.0 if by_clocks else attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
-            change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
+            # no axis makes processes of workers that share one
+            change={} if one else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),

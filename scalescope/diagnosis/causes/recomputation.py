@@ -10,6 +10,7 @@ import numpy as np
 from scalescope import errors
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.causes.meta_computed import sent_for_meta
 from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.inside_tasks import inside
@@ -123,6 +124,7 @@ def _computed_again(observation: Observation) -> Bools | None:
     dead = {death.worker for death in deaths(observation)}
     on_dead = np.array([address in dead for address in attempts.addresses], dtype=bool)
     again &= attempts.useful | ~on_dead[attempts.worker]
+    again &= ~sent_for_meta(observation)
     for row in np.flatnonzero(again & attempts.useful).tolist():
         again[row] = bool(TOKEN.search(attempts.key[row]))
     return again if bool(again.any()) else None

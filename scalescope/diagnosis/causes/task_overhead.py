@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, SameCall, Spent, inside, overheads, same_call
+from scalescope.diagnosis.evidence.inside_tasks import (
+    BY_ROWS,
+    IMPORT,
+    PICKLE,
+    ROWS,
+    SameCall,
+    Spent,
+    inside,
+    overheads,
+    same_call,
+)
 from scalescope.diagnosis.evidence.task_batches import first_tasks_s
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -17,6 +27,8 @@ REMEDIES = {
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
     PICKLE: "load it once in each process, in a function under `functools.cache`, or send it to the workers by "
     "`client.scatter(..., broadcast=True)` and pass the future",
+    ROWS: "compute with whole columns (`numpy.where`, arithmetic of columns); where that is impossible, loop over the "
+    "values of columns (`[f(a, b) for a, b in zip(df.a, df.b)]`)",
     "boto3": "make the client once in each process, in a function under `functools.cache`",
     "botocore": "make the client once in each process, in a function under `functools.cache`",
     "numba": "keep compiled functions (`numba.njit(cache=True)`) in a module that workers import, or compile them when "
@@ -37,8 +49,9 @@ TASK_OVERHEAD = TrialCause(
     code="task-overhead",
     title="What surrounds the work costs more",
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
-    "compressing files, in a call that reads something and that each task makes with equal arguments (events of topic "
-    "same-call), or in a framework around the user's function and not in that function (table inside).",
+    "compressing files, in pandas on an object of each row (`apply(..., axis=1)`, `iterrows`), in a call that reads "
+    "something and that each task makes with equal arguments (events of topic same-call), or in a framework around the "
+    "user's function and not in that function (table inside).",
     ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What only the "
     "first tasks of a thread load; imports once in each worker that the script starts are information. Deserialising "
     "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
@@ -119,6 +132,10 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
     if kind == PICKLE:
         at = next((i for i, frame in enumerate(path) if "pickle" in frame and not is_users(frame)), len(path) - 1)
         return f"in `{path[at].removesuffix('()')}`" if path else "in pickles", path[: max(at, 0)]
+    if kind == ROWS:
+        at = next(i for i, frame in enumerate(path) if frame in BY_ROWS)
+        call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"
+        return f"in pandas on an object of each row (`{call}`)", path[:at]
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:
         return f"in {kind}", path

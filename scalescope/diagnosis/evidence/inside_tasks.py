@@ -20,7 +20,8 @@ from scalescope.model.records import SAME_CALL
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
 ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
-IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a task, besides names of libraries
+# Kinds of overhead around the work of a task, besides names of libraries; `ROWS`: pandas makes an object of each row
+IMPORT, PICKLE, ROWS = "import", "pickle", "rows"
 
 LIKE = 0.5  # share of the sampled tasks of a prefix in which a call was seen, from which all are taken to make it
 READING = 0.25  # share of the samples of a call that show it reading, from which it is taken to load something
@@ -41,6 +42,10 @@ _OUTSIDE_CALLS = {
 _OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
 _RETRY_LIBRARIES = {"tenacity", "backoff", "retrying", "retry"}
 _TAKEN = {"BlockingIOError", "FileExistsError"}  # errors of a lock that another task holds
+# Functions of pandas that go through rows (the first one also through columns), and those that make the object of a row
+BY_ROWS = ("pandas.core.apply.apply_series_generator", "pandas.core.frame.iterrows")
+_MAKES_ROWS = ("pandas.core.apply.series_generator", "pandas.core.frame.iterrows")
+SHORT_ROWS = 0.05  # least share of the time by rows in which rows are made; with less, the function itself is the work
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # ends a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
@@ -258,6 +263,8 @@ def _serial(observation: Observation, prefix: str) -> bool:
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
     # kind of overhead that a stack shows; empty if it is the work itself
     frames = stack.frames
+    if _by_rows(observation, prefix) and not {*BY_ROWS}.isdisjoint(frames) and _in_pandas(frames):
+        return ROWS
     for place, frame in enumerate(frames):
         if _library(frame) == "distributed":  # distributed pickles what tasks send
             return ""
@@ -270,6 +277,21 @@ def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
         if not any(map(is_users, frames)) and others <= sys.stdlib_module_names:
             return outermost
     return ""
+
+
+@once
+def _by_rows(observation: Observation, prefix: str) -> bool:
+    """Whether making an object of each row takes a good part of what tasks of a prefix do by rows."""
+    stacks = inside(observation)[prefix].stacks
+    rows, made = (
+        sum(stack.samples for stack in stacks if not {*names}.isdisjoint(stack.frames))
+        for names in (BY_ROWS, _MAKES_ROWS)
+    )
+    return made > SHORT_ROWS * rows
+
+
+def _in_pandas(frames: Sequence[str]) -> bool:
+    return next((_library(frame) for frame in reversed(frames) if not frame.endswith("()")), "") == "pandas"
 
 
 @once

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import dask
 import dask.array as da
 import pytest
 
@@ -24,7 +25,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
 from scalescope.model import spool
-from scalescope.model.records import META
+from scalescope.model.records import LOCAL, META
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.run.trials import read_records
 
@@ -93,6 +94,14 @@ def test_a_function_that_dask_calls_to_infer_its_result_is_marked_as_such() -> N
     assert found["chunk", META, 0] == pytest.approx(0.6, rel=0.5)  # Dask calls it once or twice
     found = spent(watched(lambda: chunk(da.ones(4, chunks=2))).columns(0.0))
     assert found["chunk", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+def test_dasks_own_scheduler_is_marked_as_such_at_the_line_that_calls_it(scheduler: str) -> None:
+    def compute() -> None:
+        dask.delayed(time.sleep)(0.3).compute(scheduler=scheduler)
+
+    assert spent(watched(compute).columns(0.0))["compute", LOCAL, 0] == pytest.approx(0.3, rel=0.4)
 
 
 def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:

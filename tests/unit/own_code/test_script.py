@@ -12,6 +12,7 @@ import pytest
 
 from scalescope.cli import main as cli
 from scalescope.cli.commands import run
+from scalescope.driver.attempt import Attempt
 from scalescope.errors import UsageError
 from scalescope.own_code import record, script
 from scalescope.own_code.script import Judge, Program, ScriptOutcome
@@ -129,6 +130,33 @@ def test_an_unreadable_record_is_a_problem_and_stays_on_disk(folder: Path) -> No
     outcome = told(folder)
     assert str(folder / "1") in outcome.problems[0]
     assert (folder / "1" / record.CLUSTER).exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "closed", "sizes", "clusters"),
+    [
+        ("aaa", "123", "222", 3),
+        ("aab", "123", "222", 2),  # the diagnosis counts from three on
+        ("aaa", "13", "222", 0),  # two are open at the same time
+        ("aaa", "123", "124", 0),  # they are compared
+        ("abc", "123", "222", 0),
+    ],
+)
+def test_clusters_made_one_after_another_at_one_line_are_a_fact_of_the_largest(
+    folder: Path, lines: str, closed: str, sizes: str, clusters: int
+) -> None:
+    kept = [folder / str(number) for number in (1, 2, 3)]
+    for number, (line, size, each) in enumerate(zip(lines, sizes, kept, strict=True), 1):
+        each.mkdir()
+        threads = {f"w{i}": 1 for i in range(int(size))}
+        attempt = Attempt(elapsed_s=1.0 + (number == 2))
+        record.Recorded(attempt, "s.py", "tcp://h:1", threads, "", 1.0).write(each)
+        record.say(folder, {"cluster": number, "made": line, "start_s": 2.0})
+        if str(number) in closed:
+            record.say(folder, {"closed_s": 1.0})
+    facts = script._rounds(ScriptOutcome(folder, real_s=20.0), kept)
+    saved_s = pytest.approx(3.0 * (clusters - 1))
+    assert facts == ({kept[1]: {"clusters": clusters, "saved_s": saved_s, "script_s": 20.0}} if clusters else {})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Place, Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT, META, OTHER_CLUSTER
+from scalescope.model.records import ACTOR_CALLS, IMPORT, LOCAL, META, OTHER_CLUSTER
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
@@ -75,6 +75,29 @@ def test_the_line_of_the_client_is_kept_as_the_place_of_the_finding(pauses, code
     begin, waits = -2.0 * pauses, [(2.0, GATHER)] * 8
     place = find(watched(run, *[(2.0, SLEEP)] * pauses, *waits, begin=begin))[code].place
     assert place == Place("my_job.py", at, "prepare" if pauses else "main")
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0, 0.02])
+def test_a_scheduler_of_dask_in_the_client_is_found_beside_an_idle_cluster(seconds, golden_once):
+    rows = in_rounds(seconds, ("my_job.py:9 main", LOCAL, 0))
+    findings = find(watched(rounds(pause=seconds), *rows))
+    assert list(findings) == (["local-scheduler"] if seconds > 0.02 else [])
+    if findings:
+        finding = golden_once(only(findings, "local-scheduler"))
+        assert finding.lost_s == pytest.approx(8 * 2 * seconds, rel=0.01)
+        assert finding.place == Place("my_job.py", 9, "main")
+
+
+def test_a_scheduler_of_dask_in_the_client_is_the_reason_why_nothing_was_measured():
+    trial = replace(
+        Cluster(2).observe([]).trial, real_s=5.0, facts={"ran": "script"}, reason="no task ran on the cluster"
+    )
+    none = Observation.of(trial, {})
+    (finding,) = find(watched(none, (4.0, ("my_job.py:9 main", LOCAL, 0)))).values()
+    assert (finding.code, finding.severity, finding.lost_s) == ("local-scheduler", Severity.HIGH, pytest.approx(8.0))
+    assert not find(watched(none, (4.0, SLEEP)))
+    judged = diagnose(Sweep("s.py", points=({"workers": 2},)), [replace(trial, findings=(finding,))])
+    assert [each.code for each in judged.findings] == ["local-scheduler"]
 
 
 def test_a_client_that_works_while_tasks_run_or_in_a_very_short_trial_is_healthy():

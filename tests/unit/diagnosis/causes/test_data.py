@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from support.findings import findings_of, observed, only
+from support.findings import findings_of, observed, only, watched
 from support.inside import inside
 from support.small_cluster import Cluster, Graph, Task, in_turn, paused
 
@@ -16,7 +16,7 @@ from scalescope.model.records import AGAIN, from_rows
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
 EPOCH = 1_000.0
-CODES = {"transfer-bound", "serialisation-bound", "memory-spill", "memory-paused", "recomputation"}
+CODES = {"transfer-bound", "serialisation-bound", "memory-spill", "memory-paused", "recomputation", "meta-computed"}
 WORK, MIN, MAX = "job.py:9 load;time.sleep()", "numpy.min", "numpy.max"
 found = partial(findings_of, codes=CODES, bounded=CODES)
 
@@ -277,6 +277,29 @@ def test_a_few_recomputed_tasks_and_retries_that_succeed_are_healthy():
     run = Cluster(4).run([Task(1.0) for _ in range(80)])  # half of them err once before they finish
     retried = {"key": lambda row: f"get-{row % 40}", "status": lambda row: int(row < 40)}
     assert not found(changed(run, **retried, retries=lambda row: row // 40))
+
+
+@pytest.mark.parametrize(
+    ("call", "graph", "code"),
+    [
+        pytest.param("dd.from_delayed", 1, "meta-computed", id="it sent a task there"),
+        pytest.param("….to_dataframe", 1, "meta-computed", id="of a bag"),
+        pytest.param("dd.from_delayed", 0, "recomputation", id="the task was sent before"),
+        pytest.param("….compute", 1, "recomputation", id="another call"),
+    ],
+)
+def test_a_partition_computed_for_its_columns_is_no_recomputation(call, graph, code, golden):
+    """Two of eight tasks of 2 s run alone on four threads, and again with the others."""
+    tasks = [Task(2.0, "load", graph=int(i > 1)) for i in range(10)]
+    run = Cluster(4).run(tasks, in_turn(2, 0.0))
+    run = changed(run, key=lambda row: f"load-{row % 8:032x}", graph=lambda row: 2 if row > 1 else graph)
+    run = watched(run, (0.001, ("job.py:9 main", call, 0)), (1.999, ("job.py:9 main", call, 1)), begin=-0.001)
+    run = replace(run, trial=replace(run.trial, metrics=replace(run.trial.metrics, elapsed_s=6.0)))
+    finding = golden(only(found(run), code))
+    if code == "meta-computed":
+        assert finding.lost_s == pytest.approx(4 * 2.0, rel=0.01)
+        assert finding.gain.predicted_s == pytest.approx(4.0, rel=0.01)
+        assert finding.place == Place("job.py", 9, "main")
 
 
 @pytest.mark.parametrize("expected", [True, False])

@@ -128,6 +128,31 @@ def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(stack):
 # ------------------------------------------------------------------ around the work
 
 
+APPLY = "job.py:7 load;pandas.core.frame.apply;pandas.core.apply.apply_series_generator"
+MAKES, TAKES = f"{APPLY};pandas.core.apply.series_generator", f"{APPLY};job.py:3 price;pandas.core.series.__getitem__"
+ITERATES = "job.py:7 load;pandas.core.frame.iterrows;pandas.core.series.__init__"
+
+
+@pytest.mark.parametrize(
+    ("stacks", "share"),
+    [
+        pytest.param({MAKES: 0.2, TAKES: 0.7, f"{APPLY};job.py:3 price": 0.1}, 0.9, id="rows"),
+        pytest.param({ITERATES: 0.6, "job.py:7 load": 0.4}, 0.6, id="iterrows"),
+        pytest.param({TAKES: 1.0}, 0, id="columns"),
+        pytest.param(
+            {MAKES: 0.01, f"{APPLY};job.py:3 price;scipy.optimize.solve": 0.99}, 0, id="the function is the work"
+        ),
+        pytest.param({"job.py:7 load;pandas.core.groupby.groupby.apply;job.py:3 price": 1.0}, 0, id="groups"),
+    ],
+)
+def test_objects_of_rows_count_as_overhead_where_the_function_of_a_row_is_short(stacks, share, golden):
+    run = ran(stacks, cpu=0.98)
+    findings = found(run)
+    assert list(findings) == (["task-overhead"] if share else [])
+    if share:
+        assert golden(findings["task-overhead"]).lost_s == pytest.approx(share * run.seconds("busy"))
+
+
 @pytest.mark.parametrize(
     "stacks",
     [

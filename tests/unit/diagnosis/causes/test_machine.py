@@ -142,6 +142,13 @@ def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cpu, is
     golden(*findings.values())
 
 
+def test_a_worker_for_each_thread_in_one_process_is_told_to_use_processes():
+    finding = found(on(within_one_process(full(4, 1, gap_s=KEPT_S)), load(8, ours=0.2), cpu=1.0, workers=1))[
+        "gil-bound"
+    ]
+    assert "processes=True" in finding.remedy
+
+
 def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown():
     run = on(full(4, 4, gap_s=KEPT_S), None, cpu=1.0)
     assert found(run)["gil-bound"].confidence < 0.7
