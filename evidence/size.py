@@ -132,7 +132,7 @@ class Swept:
         asked["cluster"] = {**self.cluster, **fields}
         done = run_sweep({**asked, "store": self.store, "fresh": True})
         for trial in done.run.trials:
-            if trial.counts and trial.metrics:
+            if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
                 shape = trial.point.workers, trial.point.threads_per_worker
                 self.seconds[shape], self.needs[shape] = trial.metrics.elapsed_s, held(trial, self.store) / TARGET
         return done.run_id

@@ -71,8 +71,9 @@ class ResultLinks:
         error = np.sqrt(np.mean(off**2, axis=0))
         order = np.argsort(error)
         order = order[error[order] <= max(SAME_RATE, 2 * float(error.min()))]
-        if len(found) == 1:  # the client's link is taken for the limit, as by `_client_bandwidth`
-            order = order[np.argsort(-worker[order], kind="stable")]
+        # Where the client's link alone explains every rate, it is taken for the limit, as by `_client_bandwidth`.
+        alike = np.abs(off).max(axis=0)[order] <= SAME_RATE
+        order = order[np.argsort(np.where(alike, -worker[order], 0.0), kind="stable")]
         return cls(largest.nbytes, worker[order], client[order])
 
     def seconds(self, workers: int) -> tuple[float, float, float]:
@@ -154,7 +155,8 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         fetched=results if _tells(results.nbytes, results.seconds) else None,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
-        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and cpu_s > 0 else None,
+        # A bandwidth from which no packing was taken includes it.
+        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s > 0 or bandwidth) else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 

@@ -60,6 +60,11 @@ def test_the_cpu_cost_per_byte_is_the_mean_of_packing_and_unpacking(records: Any
     assert costs(records, [(5 * MB, 0.5)] * 4, fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
 
 
+def test_a_bandwidth_without_recorded_packing_includes_the_packing(records: Any) -> None:
+    found = costs(records, [(10 * MB, 0.1)] * 4)
+    assert (found.bandwidth, found.cpu_s_per_byte) == (pytest.approx(100 * MB), 0.0)
+
+
 def test_the_latency_is_fitted_to_small_transfers(records: Any) -> None:
     assert costs(records, [(100, 0.01)] * 3 + [(100, 0.5)] * 3).latency_s == pytest.approx(0.01)
 
@@ -127,6 +132,12 @@ def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_
     assert most_s > 3.5
     least_s, _, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2), Fetched(1e8, 4.0, 4)], None).seconds(8)
     assert least_s > 3.0
+
+
+def test_nearly_equal_rates_at_two_sizes_tell_that_the_clients_link_was_the_limit() -> None:
+    _, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 4), Fetched(1e8, 3.7, 8)], None).seconds(2)
+    assert expected_s == pytest.approx(4.0, rel=0.1)
+    assert most_s > 6.0
 
 
 @given(
