@@ -220,6 +220,16 @@ def _like(given: Any, named: Any) -> Shape:
 
 
 # Functions whose result depends on more than the lengths of axes
+def _windows(given: Any, named: Any) -> Shape:
+    array, window, axis, *_ = (*given, *[named.get(name) for name in ("window_shape", "axis")[len(given) - 1 :]])
+    windows = [window] if isinstance(window, int | np.integer) else list(window)
+    axes = range(array.ndim) if axis is None else [axis] if isinstance(axis, int | np.integer) else axis
+    shape = list(array.shape)
+    for place, each in zip(axes, windows, strict=True):
+        shape[place] -= each - 1
+    return Shape([*shape, *windows], array.dtype)
+
+
 _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "concatenate": _concatenated,
     "stack": _stacked,
@@ -227,6 +237,10 @@ _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "reshape": lambda given, named: given[0].reshape(given[1] if len(given) > 1 else named["shape"]),
     "ravel": lambda given, named: given[0].ravel(),
     "broadcast_to": lambda given, named: Shape(given[1] if len(given) > 1 else named["shape"], given[0].dtype),
+    "partition": lambda given, named: given[0],
+    "argpartition": lambda given, named: Shape(given[0].shape, np.intp),
+    "take_along_axis": lambda given, named: Shape(given[1].shape, given[0].dtype),
+    "sliding_window_view": _windows,
     "shape": lambda given, named: given[0].shape,
     "ndim": lambda given, named: given[0].ndim,
     "size": lambda given, named: given[0].size,
