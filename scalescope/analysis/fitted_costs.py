@@ -129,7 +129,8 @@ class FittedCosts:
         )
 
 
-def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
+def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = None) -> FittedCosts:
+    """`packing`: seconds per byte on one side, of a cluster that knows them; None: distributed's metrics tell."""
     data = scattered_data(tables)
     moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
@@ -142,7 +143,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     last = _last(tables)
     fetched = float(np.asarray(tables["tasks"]["nbytes"], np.float64)[last].sum()) if gathered(tables) else 0.0
     packed = 2 * float(moved.sum()) + fetched  # bytes handled on both sides, or by a worker for the client
-    cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES)
+    cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES) if packing is None else packing
     on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
     bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
     alone = attempts.transfer == 0  # attempts that did not wait for a transfer
@@ -156,7 +157,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         # A bandwidth from which no packing was taken includes it.
-        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s > 0 or bandwidth) else None,
+        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s_per_byte > 0 or bandwidth) else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 

@@ -221,13 +221,14 @@ def _like(given: Any, named: Any) -> Shape:
 
 # Functions whose result depends on more than the lengths of axes
 def _windows(given: Any, named: Any) -> Shape:
-    array, window, axis, *_ = (*given, *[named.get(name) for name in ("window_shape", "axis")[len(given) - 1 :]])
-    windows = [window] if isinstance(window, int | np.integer) else list(window)
-    axes = range(array.ndim) if axis is None else [axis] if isinstance(axis, int | np.integer) else axis
-    shape = list(array.shape)
-    for place, each in zip(axes, windows, strict=True):
-        shape[place] -= each - 1
-    return Shape([*shape, *windows], array.dtype)
+    def windows(array: Shape, window_shape: Any, axis: Any = None, **_: Any) -> Shape:
+        sizes = np.atleast_1d(window_shape).tolist()
+        shape = list(array.shape)
+        for place, each in zip(range(array.ndim) if axis is None else np.atleast_1d(axis), sizes, strict=True):
+            shape[place] -= each - 1
+        return Shape([*shape, *sizes], array.dtype)
+
+    return windows(*given, **named)
 
 
 _ARRAY: dict[str, Callable[[Any, Any], Any]] = {

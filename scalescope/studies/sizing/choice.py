@@ -125,17 +125,22 @@ class Wanted:
 def configuration(
     size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
 ) -> Configuration:
-    """The configuration of a predicted size. `money_factor`: price of such a worker over that of a measured one."""
+    """The configuration of a predicted size, or of a measured one.
+
+    `money_factor`: price of such a worker over that of a measured one.
+    """
     wider = 1.0 if measured else 1 + UNMEASURED
+    taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
+    factor = taken_s / size.predicted_s
     return Configuration(
         size.workers,
         threads,
         math.ceil(memory_bytes / 2**20),
-        size.predicted_s,
-        size.low_s / wider,
-        size.high_s * wider,
-        size.workers * threads * size.predicted_s / 3600,
-        None if size.money is None else size.money * money_factor,
+        taken_s,
+        size.low_s * factor / wider,
+        size.high_s * factor * wider,
+        size.workers * threads * taken_s / 3600,
+        None if size.money is None else size.money * factor * money_factor,
         size.limit,
         size.limit_text,
         size.also,

@@ -16,7 +16,12 @@ from scalescope.model.records import from_rows
 MB = 1_000_000
 
 
-def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[str, str, float]] = ()) -> FittedCosts:
+def costs(
+    records: Any,
+    transfers: list[tuple[float, float]],
+    fine: list[tuple[str, str, float]] = (),
+    packing: float | None = None,
+) -> FittedCosts:
     """From tasks on `a` that each fetch one result from `b`: (bytes, seconds)."""
     made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": int(nbytes)} for nbytes, _ in transfers]
     used = [{"worker": "a", "runnable": 1.0, "start": 9.0, "stop": 10.0, "transfer": took} for _, took in transfers]
@@ -30,7 +35,7 @@ def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[s
         "unit": ["seconds"] * len(fine),
         "value": [value for *_, value in fine],
     }
-    return fitted_costs(tables, Attempts.read(tables))
+    return fitted_costs(tables, Attempts.read(tables), packing)
 
 
 def test_the_bandwidth_is_fitted_to_transfers_that_shared_no_link(records: Any) -> None:
@@ -63,6 +68,8 @@ def test_the_cpu_cost_per_byte_is_the_mean_of_packing_and_unpacking(records: Any
 def test_a_bandwidth_without_recorded_packing_includes_the_packing(records: Any) -> None:
     found = costs(records, [(10 * MB, 0.1)] * 4)
     assert (found.bandwidth, found.cpu_s_per_byte) == (pytest.approx(100 * MB), 0.0)
+    found = costs(records, [(10 * MB, 0.1)] * 4, packing=4e-9)
+    assert (found.bandwidth, found.cpu_s_per_byte) == (pytest.approx(500 * MB), 4e-9)
 
 
 def test_the_latency_is_fitted_to_small_transfers(records: Any) -> None:
