@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dask import delayed
-from distributed import get_worker, wait
+from distributed import as_completed, get_worker, wait
 
 from scalescope.workloads.replay import SizedResult
 
@@ -39,7 +39,6 @@ SEEN = [(4, 1), (8, 1)]
 DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
-GATE = threading.Lock()  # lock that all threads of this process share; workers of the light cluster have one each
 
 
 # ------------------------------------------------------------------ workloads
@@ -56,33 +55,27 @@ def nap(seconds: float, megabytes: float = 0.0, *needs: Any) -> Any:
 
 def gated(seconds: float, _: int) -> None:
     """Needs what all threads of a worker share for six tenths of its time, as the interpreter lock is."""
-    with GATE:
-        gate = vars(get_worker()).setdefault("gate", threading.Lock())
+    gate = vars(get_worker()).setdefault("gate", threading.Lock())
     with gate:
         time.sleep(0.6 * seconds)
     time.sleep(0.4 * seconds)
 
 
-def flat(client: Client) -> None:
-    wait(client.map(nap, [0.5] * 64, [100] * 64, pure=False))
+def stairs(client: Client) -> None:
+    stage = [delayed(nap)(0.2, 40, number) for number in range(64)]
+    for length in (0.4, 0.8, 1.6):
+        stage = [delayed(nap)(length, 40, *stage[at : at + 2]) for at in range(0, len(stage), 2)]
+    client.gather(client.compute(stage))
 
 
-def uneven(client: Client) -> None:
-    lengths = np.exp(np.random.default_rng(3).normal(-1, 0.7, 48)).tolist()
-    wait(client.map(nap, lengths, [50] * 48, pure=False))
+def model(client: Client) -> None:
+    wait(client.map(nap, [0.4] * 60, [20] * 60, [client.submit(nap, 0.5, 400, pure=False)] * 60, pure=False))
 
 
-def tree(client: Client) -> None:
-    level = [delayed(nap)(0.3, 50, number) for number in range(64)]
-    while len(level) > 1:
-        level = [delayed(nap)(0.2, 50, *level[first : first + 4]) for first in range(0, len(level), 4)]
-    client.compute(level[0]).result()
-
-
-def narrow(client: Client) -> None:
-    first = [delayed(nap)(0.4, 25, number) for number in range(48)]
-    middle = [delayed(nap)(1.5, 25, *first[part::4]) for part in range(4)]
-    client.gather(client.compute([delayed(nap)(0.2, 0, middle[number % 4], number) for number in range(48)]))
+def shuffle(client: Client) -> None:
+    sources = [delayed(nap)(0.5, 80, number) for number in range(20)]
+    pieces = [[delayed(nap)(0.01, 4, source, target) for source in sources] for target in range(20)]
+    wait(client.compute([delayed(nap)(0.4, 80, *own) for own in pieces]))
 
 
 def chains(client: Client) -> None:
@@ -101,13 +94,20 @@ def shared(client: Client) -> None:
     client.gather(client.map(gated, [0.5] * 48, range(48), pure=False))
 
 
-def rounds(client: Client) -> None:
-    for _ in range(4):
-        wait(client.map(nap, [0.4] * 16, [150] * 16, pure=False))
+def stencil(client: Client) -> None:
+    cells = [delayed(nap)(0.2, 60, number) for number in range(24)]
+    for _ in range(5):
+        cells = [delayed(nap)(0.3, 60, *cells[max(at - 1, 0) : at + 2]) for at in range(24)]
+    wait(client.compute(cells))
+
+
+def late(client: Client) -> None:
+    first = as_completed(client.map(nap, [0.2] * 60 + [3.0] * 2, [30] * 62, pure=False))
+    wait([client.submit(nap, 0.5, 30, done, pure=False) for done in first])
 
 
 WORKLOADS: dict[str, Callable[[Client], None]] = {
-    each.__name__: each for each in (flat, uneven, tree, narrow, chains, exchange, shared, rounds)
+    each.__name__: each for each in (stairs, model, shuffle, chains, exchange, shared, stencil, late)
 }
 
 
@@ -123,6 +123,7 @@ class Swept:
     cluster: dict[str, Any]
     seconds: dict[tuple[int, int], float] = field(default_factory=dict)
     needs: dict[tuple[int, int], float] = field(default_factory=dict)  # bytes of a limit with which results fit
+    spent: list[float] = field(default_factory=list)  # core-seconds of each run
 
     def run(self, shapes: Iterable[tuple[int, int]], **fields: Any) -> str:
         from scalescope.run.sweep import run_sweep
@@ -131,8 +132,9 @@ class Swept:
         asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points}
         asked["cluster"] = {**self.cluster, **fields}
         done = run_sweep({**asked, "store": self.store, "fresh": True})
+        self.spent.append(sum(each.point.threads * each.metrics.elapsed_s for each in done.run.trials if each.metrics))
         for trial in done.run.trials:
-            if trial.counts and trial.metrics:
+            if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
                 shape = trial.point.workers, trial.point.threads_per_worker
                 self.seconds[shape], self.needs[shape] = trial.metrics.elapsed_s, held(trial, self.store) / TARGET
         return done.run_id
@@ -196,14 +198,13 @@ def choices(swept: Swept, answer: Sizing) -> Iterator[Choice]:
             swept.run([shape])
         fits = one is not None and swept.needs[shape] <= min(one.memory_mb * MB, wanted.memory or 0)
         others = {name: value(other) / best for name, other in (("Dask", DASK), ("all", ALL))}
-        chosen = f"{shape[0]} x {shape[1]}"
-        yield Choice(swept.name, text, chosen, value(shape, memory=False) / best, fits, others)
+        ratio = value(shape, memory=False) / best
+        yield Choice(swept.name, text, f"{shape[0]} x {shape[1]}", ratio, fits, others)
 
 
 def cost(swept: Swept) -> float:
-    """Core-seconds of the trials that `size` saw, over those of all 24 configurations."""
-    spent = {shape: shape[0] * shape[1] * seconds for shape, seconds in swept.seconds.items()}
-    return sum(spent[shape] for shape in SEEN) / (2 * sum(spent[shape] for shape in SHAPES))
+    """Core-seconds of the trials that `size` saw, with experiments, over those of all 24 configurations."""
+    return swept.spent[0] / (2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES))
 
 
 def in_processes(swept: Swept) -> str:
@@ -217,8 +218,7 @@ def in_processes(swept: Swept) -> str:
         return f"{swept.name}: nothing chosen"
     again = swept.run([(one.workers, one.threads)], memory_limit_mb=one.memory_mb)
     with Store.open(swept.store) as opened:
-        [trial] = opened.run(again).trials
-        tables = opened.tables(trial)
+        tables = opened.tables(opened.run(again).trials[0])
     spilled, left = max(tables["memory"]["spilled"]), sum(each > 0 for each in tables["workers"]["left"])
     paused = sum("paused" in message for message in tables["events"]["message"])
     most = max(tables["memory"]["rss"]) / MB

@@ -33,7 +33,9 @@ BEGIN, END = "<!-- peers: begin, written by python -m evidence peers -->", "<!--
 PLUGINS = ("peers_plugin.py", "peers_older.py")
 FIXTURES = ("-p", "no:asyncio", "-p", "distributed.utils_test")  # has those of a `conftest.py` that is in no package
 PYTEST = ("pytest", "pytest-timeout", "pytest-asyncio", "pytest-env")
-AGAIN = 3  # runs, plainly and recorded, of tests that ended differently under the recorder
+# Status of a pytest that died itself: in Python 3.11, `ast.parse` fails if another thread formats a traceback meanwhile
+INTERNAL_ERROR = 3
+AGAIN = 3  # runs, plainly and recorded, of tests that ended differently; most runs of a suite whose pytest died
 QUICK = 6  # tests of a suite with --quick
 TEST_LIMIT_S = 120  # a test that takes longer fails, unless it has a limit of its own
 SUITE_LIMIT_S = 2400.0  # seconds in which a suite must be over
@@ -283,11 +285,14 @@ class Peers:
         notes, output, result = (place.with_suffix(each) for each in (".jsonl", ".txt", ".json"))
         if result.exists():
             return Run(**json.loads(result.read_text(encoding="utf-8")))
-        for file in (notes, output):
-            file.unlink(missing_ok=True)
-        began = time.monotonic()
-        with output.open("wb") as stream:
-            status, told = self._ended(self._command(suite, how, notes, only), self._root(suite), stream)
+        for _ in range(AGAIN):
+            for file in (notes, output):
+                file.unlink(missing_ok=True)
+            began = time.monotonic()
+            with output.open("wb") as stream:
+                status, told = self._ended(self._command(suite, how, notes, only), self._root(suite), stream)
+            if status != INTERNAL_ERROR:
+                break
         seconds = time.monotonic() - began
         tests, why = outcomes(notes)
         clusters, problems = recorded(told) if how.startswith("recorded") else (0, ())

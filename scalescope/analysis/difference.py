@@ -43,6 +43,7 @@ LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock w
 LEAST_S = 0.05  # seconds, in real time: other processes of the host may take as much
 # Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
+LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
 CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
 EQUAL = 1e-9  # seconds up to which an amount counts as none
@@ -406,7 +407,7 @@ def _divide(
     with_tasks = of_graphs | np.array([each.kind in _PER_TASK for each in overheads], bool)
     by_tasks = _no_more_than(growth * count, over) * with_tasks
     over = over - by_tasks
-    known = (a.sent > 0) & (b.sent > 0)
+    known = (a.sent > 0) & (b.sent > 0) & (np.maximum(a.sent, b.sent) >= LEAST_SENT)
     by_size = _no_more_than(growth * (_log_ratio(a.sent, b.sent, known) - count) * known, over) * of_graphs
     over = over - by_size
     grown = np.maximum((b.tasks - a.tasks) * np.sign(count), 0.0)

@@ -71,8 +71,9 @@ class ResultLinks:
         error = np.sqrt(np.mean(off**2, axis=0))
         order = np.argsort(error)
         order = order[error[order] <= max(SAME_RATE, 2 * float(error.min()))]
-        if len(found) == 1:  # the client's link is taken for the limit, as by `_client_bandwidth`
-            order = order[np.argsort(-worker[order], kind="stable")]
+        # Where the client's link alone explains every rate, it is taken for the limit, as by `_client_bandwidth`.
+        alike = np.abs(off).max(axis=0)[order] <= SAME_RATE
+        order = order[np.argsort(np.where(alike, -worker[order], 0.0), kind="stable")]
         return cls(largest.nbytes, worker[order], client[order])
 
     def seconds(self, workers: int) -> tuple[float, float, float]:
@@ -128,7 +129,8 @@ class FittedCosts:
         )
 
 
-def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
+def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = None) -> FittedCosts:
+    """`packing`: seconds per byte on one side, of a cluster that knows them; None: distributed's metrics tell."""
     data = scattered_data(tables)
     moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
@@ -141,7 +143,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     last = _last(tables)
     fetched = float(np.asarray(tables["tasks"]["nbytes"], np.float64)[last].sum()) if gathered(tables) else 0.0
     packed = 2 * float(moved.sum()) + fetched  # bytes handled on both sides, or by a worker for the client
-    cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES)
+    cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES) if packing is None else packing
     on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
     bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
     alone = attempts.transfer == 0  # attempts that did not wait for a transfer
@@ -154,7 +156,8 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         fetched=results if _tells(results.nbytes, results.seconds) else None,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
-        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and cpu_s > 0 else None,
+        # A bandwidth from which no packing was taken includes it.
+        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s_per_byte > 0 or bandwidth) else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 

@@ -18,12 +18,13 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dask.base import is_dask_collection
+from dask.delayed import Delayed
 from dask.sizeof import sizeof
 from dask.utils import funcname, key_split
 from distributed import Client
 
 from scalescope.capture.instrument import Hook
-from scalescope.model.large_part import LargePart, graph_bytes
+from scalescope.model.large_part import ALL_TASKS, LargePart, graph_bytes
 
 NOTED_BYTES = 1_000_000  # fewest bytes of a noted graph, as it is sent
 PART = 0.1  # least share of the graph's bytes of a noted part
@@ -89,20 +90,21 @@ class _Found:
 
 
 def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
-    """The part of a graph that has most bytes; None if no part is found, or none has a share of `PART`.
+    """The part of a graph that has most bytes; all tasks, or None, if no part has a share of `PART`.
 
     Adds the largest object to `sent_before`.
     """
     search = _Search()
     search.graph(graph)
-    if not search.found:
-        return None
-    place, most = max(search.found.items(), key=lambda item: item[1].nbytes)
+    place, most = max(search.found.items(), key=lambda item: item[1].nbytes, default=(_Place(), _Found()))
+    tasks = search.tasks
     if most.nbytes < PART * graph_nbytes:
-        return None
+        known = tasks > SAMPLED
+        return LargePart(graph_nbytes, "", ALL_TASKS, "", graph_nbytes, tasks, "", tasks=tasks) if known else None
     nbytes = min(most.nbytes, graph_nbytes)  # many small objects are smaller when packed
     again = _again(most.value, sent_before)
-    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "", again)
+    what = place.what or "the data"
+    return LargePart(graph_nbytes, place.layer, what, most.kind, nbytes, most.calls, "", again, tasks)
 
 
 def _again(value: Any, sent_before: _Sent) -> bool:
@@ -122,12 +124,17 @@ class _Search:
 
     def __init__(self) -> None:
         self.found: dict[_Place, _Found] = {}
+        self.tasks = 0  # tasks of all layers but blockwise ones, whose tasks the scheduler makes
         self._seen: set[int] = set()
         self._of_task: set[_Place] = set()  # places of objects found in the current task
         self._visits = 0
 
     def graph(self, graph: Any) -> None:
-        if layers := getattr(graph, "layers", None):
+        if isinstance(graph, Delayed):  # has attributes of any name
+            graph = graph.dask
+        if hasattr(graph, "operands"):  # before other attributes, which an expression takes for columns
+            self._expression(graph)
+        elif layers := getattr(graph, "layers", None):
             needed_by = {need: name for name, needs in graph.dependencies.items() for need in needs}
             for name, layer in layers.items():
                 # Dask puts a large argument of `map_blocks` or `from_array` into a layer of its own
@@ -135,8 +142,6 @@ class _Search:
                 self._layer(key_split(needed_by.get(name, name) if alone else name), layer)
         elif isinstance(graph, Mapping):
             self._tasks(graph)
-        elif hasattr(graph, "operands"):
-            self._expression(graph)
 
     def _expression(self, expression: Any) -> None:
         names = type(expression)._parameters
@@ -176,6 +181,7 @@ class _Search:
             self._visit(getattr(dependency, "mapping", None), _Place(name, f"the inputs of `{name}`"))
 
     def _tasks(self, tasks: Mapping[Any, Any], layer: str = "") -> None:
+        self.tasks += len(tasks)
         for key, task in islice(tasks.items(), 0, None, _step(len(tasks))):
             self._task(layer or key_split(key), task)
 

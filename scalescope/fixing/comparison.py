@@ -16,8 +16,13 @@ _NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?")
 TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
-def differences(originals: Sequence[Outcome], patched: Outcome) -> tuple[list[str], list[str]]:
-    """What the patched script did otherwise than all runs of the original, and what is not compared as those differ."""
+def differences(
+    originals: Sequence[Outcome], patched: Outcome, *, fewer_values: bool = False
+) -> tuple[list[str], list[str]]:
+    """What the patched script did otherwise than all runs of the original, and what is not compared.
+
+    That differs between runs of the original, or (`fewer_values`) stays on the cluster in the patched script.
+    """
     found: list[str] = []
     varies: list[str] = []
     if patched.status not in {each.status for each in originals}:
@@ -26,7 +31,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome) -> tuple[list[st
     _lines("its output", [each.lines for each in originals], patched.lines, found, varies)
     _lines("the output of its workers", [each.of_tasks for each in originals], patched.of_tasks, found, varies)
     _files(originals, patched, found, varies)
-    _values(originals, patched, found, varies)
+    _values(originals, patched, found, varies, fewer=fewer_values)
     return found, varies
 
 
@@ -109,7 +114,9 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
             found.append(f"{name} has another content")
 
 
-def _values(originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str]) -> None:
+def _values(
+    originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str], *, fewer: bool
+) -> None:
     """Compare what the client got, in any order and at any time."""
     known, now = [Counter(each.values) for each in originals], Counter(patched.values)
     always, ever = known[0], known[0]
@@ -121,6 +128,10 @@ def _values(originals: Sequence[Outcome], patched: Outcome, found: list[str], va
         missing = [each for each in missing if not any(close(each, other) for other in more)]
     elif len(missing) == len(more) and all(map(close, missing, more)):
         return
+    if fewer and now:
+        more = [each for each in more if not any(close(each, other) for other in missing)]
+        varies.append(f"values that stay on the cluster: {len(missing):,}")
+        missing, unlike = [], unlike + (not more)
     if missing:
         found.append(f"its client did not get {cut(missing[0])}")
     elif not unlike:

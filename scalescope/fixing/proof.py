@@ -40,7 +40,8 @@ class Proof:
     high: float | None = None
     original_bytes: int = 0  # most memory of all processes together
     patched_bytes: int = 0
-    not_compared: tuple[str, ...] = field(default_factory=tuple)  # what differs between two runs of the original
+    # What differs between two runs of the original, or what the patched script's client does not get
+    not_compared: tuple[str, ...] = field(default_factory=tuple)
     changed: bool = False  # True: it was withdrawn for other results
     uses: str = ""  # workers and transferred bytes, where they differ
 
@@ -61,7 +62,7 @@ class Proof:
         memory += f"; {self.uses}" if self.uses else ""
         same = "same output, exit status, files and values"
         if self.not_compared:
-            same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"
+            same += f" but for what cannot be compared: {'; '.join(self.not_compared)}"
         return f"{figures}; {memory}; {same}"
 
 
@@ -71,6 +72,7 @@ def prove(
     *,
     budget_s: float,  # seconds for all runs; the first pairs are run in any case
     says: Callable[[str], object] = lambda text: None,
+    fewer_values: bool = False,  # whether the patched script's client may get fewer values
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
     originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}
@@ -83,7 +85,7 @@ def prove(
             spent += done[which].seconds
             peaks[which] = max(peaks[which], done[which].peak_bytes)
         originals.append(done["a"])
-        changed, varies = differences(originals, done["b"])
+        changed, varies = differences(originals, done["b"], fewer_values=fewer_values)
         pairs.append((done["a"].seconds, done["b"].seconds))
         done["b"].copy.remove()
         if len(originals) > 3:

@@ -103,6 +103,7 @@ class _Version:
 
     files: Mapping[Path, bytes] = field(default_factory=dict)  # contents, by relative path
     values: Mapping[str, Scalar] = field(default_factory=dict)
+    fewer_values: bool = False  # True: its client gets fewer values than that of the version before it
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class _Fixing:
                 if proof.proven:
                     for file in version.files:
                         self.before.setdefault(file, (self.root / file).read_bytes())
-                    self.current = version
+                    self.current = replace(version, fewer_values=False)
                     return tried
                 is_tried = True
                 refused.append(version)
@@ -237,7 +238,8 @@ class _Fixing:
                     values: dict[str, Scalar] = {answer.name: answer.change(now)}
                     yield name, self._told(values), replace(current, values={**current.values, **values})
                 case Patched() if answer.module.bytes != source:
-                    yield name, answer.what, replace(current, files={**current.files, file: answer.module.bytes})
+                    files = {**current.files, file: answer.module.bytes}
+                    yield name, answer.what, replace(current, files=files, fewer_values=answer.fewer_values)
 
     def _told(self, values: Mapping[str, Scalar]) -> str:
         return ", ".join(self.subject.written(values))
@@ -261,7 +263,7 @@ class _Fixing:
             return run(program.command, guarded, cwd=Path(program.folder or "."), limit_s=limit_s)
 
         budget_s = SCRIPTS * recorded.seconds if self.budget_s is None else self.budget_s
-        return prove(once, recorded, budget_s=budget_s, says=self.says)
+        return prove(once, recorded, budget_s=budget_s, says=self.says, fewer_values=patched.fewer_values)
 
     def _guarded(self, version: _Version) -> Guarded:
         self.runs += 1

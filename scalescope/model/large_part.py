@@ -8,6 +8,8 @@ from typing import Any
 
 from scalescope.model.mapping import Mapped
 
+ALL_TASKS = "all its tasks"  # `what` of a graph that has no large part
+
 
 @dataclass(frozen=True)
 class LargePart(Mapped):
@@ -21,6 +23,7 @@ class LargePart(Mapped):
     calls: int  # calls of the function whose arguments hold it, or a copy of it
     where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
     again: bool = False  # True if an earlier graph carried the same object
+    tasks: int = 0  # tasks of the graph as it was sent, without those of blockwise layers; 0 when unknown
 
     def sentence(self, size: str) -> str:
         """Describe the part; `size` is `nbytes` in words."""

@@ -210,11 +210,14 @@ def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str
         each_s = [each["start_s"] + each["closed_s"] for each in made if each["made"] == line and each["closed_s"]]
         numbers = {str(each["cluster"]) for each in made if each["made"] == line}
         of_line = [folder for folder in kept if folder.name in numbers]
-        sizes = {tuple(sorted(record.Recorded.read(folder).threads.values())) for folder in of_line}
-        if len(each_s) == len(numbers) > 1 and len(sizes) == 1:  # not a comparison of sizes
-            saved_s = sum(each_s) * (1 - 1 / len(each_s))
-            largest = max(of_line, key=_worker_time)
-            found[largest] = {"clusters": len(each_s), "saved_s": saved_s, "script_s": outcome.real_s}
+        if not len(each_s) == len(numbers) > 1:
+            continue
+        with suppress(Exception):  # judging the clusters reports what cannot be read
+            sizes = {tuple(sorted(record.Recorded.read(folder).threads.values())) for folder in of_line}
+            if len(sizes) == 1:  # not a comparison of sizes
+                saved_s = sum(each_s) * (1 - 1 / len(each_s))
+                largest = max(of_line, key=_worker_time)
+                found[largest] = {"clusters": len(each_s), "saved_s": saved_s, "script_s": outcome.real_s}
     return found
 
 

@@ -19,19 +19,25 @@ Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
 _BATCHES, _WINDOW, _COROUTINES = "batches:rewrite", "window:rewrite", "awaited_coroutines:rewrite"
+_PASSED_ON = "passed_on:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
 # Code of a cause -> rewrites, the one to be tried first in front
 REWRITES: Mapping[str, tuple[str, ...]] = {
-    "results-awaited-in-loop": (_LOOP, _BATCHES, _WINDOW, _PERSIST, _COROUTINES),
-    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES),
+    "results-awaited-in-loop": (
+        *(_LOOP, _BATCHES, _WINDOW, _PERSIST, _COROUTINES),
+        *("joblib_dispatch:rewrite", _PASSED_ON),
+    ),
+    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "joblib_dispatch:rewrite"),
     "slow-submission": (_MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite"),
-    "client-waits": (_LOOP, _SCATTER),
-    "large-graph": (_SCATTER, _DELAYED, _LARGER),
-    "serialisation-bound": (_SCATTER, _DELAYED),
+    "client-waits": (_LOOP, _SCATTER, _PASSED_ON),
+    "client-busy": (_PASSED_ON,),
+    "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),
+    "serialisation-bound": (_PASSED_ON, _SCATTER, _DELAYED),
+    "nested-client": ("worker_client:rewrite",),
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),
     "tiny-tasks": (_LARGER, "item_lists:rewrite"),

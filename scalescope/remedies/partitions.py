@@ -39,6 +39,8 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in DIVIDED:
             return _partitions(source, call, wanted)
+        if called(call) == "chunk":
+            raise Refused("the lengths of the dimensions are not known")
         return _chunks(source, call, wanted)
 
     source = Source(module)
@@ -53,6 +55,8 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     times = math.ceil(told)
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
+        if called(call) == "chunk":
+            return _larger_of_xarray(source, call, times)
         if called(call) not in DIVIDED:
             return _larger_chunks(source, call, times)
         if size := argument(call, "partition_size"):
@@ -68,7 +72,7 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
 
 def _calls(source: Source) -> list[cst.Call]:
     calls = source.all(cst.Call)
-    return [each for each in calls if called(each) in DIVIDED or argument(each, "chunks") is not None]
+    return [each for each in calls if called(each) in (*DIVIDED, "chunk") or argument(each, "chunks") is not None]
 
 
 def _wanted(finding: Finding) -> int | None:
@@ -131,6 +135,20 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
     at = min(range(len(sizes)), key=lambda i: (sizes[i] if not shape or sizes[i] < shape[i] else math.inf, i))
     most = shape[at] if shape else sizes[at] * times
     return _with_sizes(source, given, [min(size * times, most) if i == at else size for i, size in enumerate(sizes)])
+
+
+def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
+    """Make chunks longer in all dimensions that `chunk({"x": 1})` or `chunk(x=1)` names, by the same factor."""
+    named_so = [each.value for each in call.args if each.keyword is not None]
+    for each in call.args[:1]:
+        if isinstance(each.value, cst.Dict):
+            named_so = [element.value for element in each.value.elements if isinstance(element, cst.DictElement)]
+    sizes = [each for each in named_so if isinstance(each, cst.Integer)]
+    if not sizes:
+        raise Refused("the chunks are not written out")
+    longer = math.ceil(times ** (1 / len(sizes)))
+    edited = source.edited({each: becomes(cst.Integer(str(int(each.evaluated_value) * longer))) for each in sizes})
+    return Patched(edited.module, f"a chunk is {longer:,} times as long in each dimension")
 
 
 def _shape(source: Source, call: cst.Call) -> list[int]:

@@ -34,6 +34,7 @@ class Patched:
 
     module: cst.Module
     what: str  # what was changed, as a clause
+    fewer_values: bool = False  # True: what the client gets after a step that others follow stays on the cluster
 
 
 @dataclass(frozen=True)

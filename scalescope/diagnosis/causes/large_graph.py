@@ -10,9 +10,11 @@ from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
 from scalescope.diagnosis.evidence.submissions import (
     LARGE_BYTES,
     SCATTER,
+    all_tasks,
     large,
     large_at,
     largest_part,
+    needless,
     sending_once_s,
     submissions,
 )
@@ -26,11 +28,12 @@ from scalescope.model.words import percent, plural
 LARGE_GRAPH = TrialCause(
     code="large-graph",
     title="The graph itself is large",
-    needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, and for at least 10 % of the worker time "
-    "threads had nothing to do while it was sent or taken in.",
+    needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, or 1 MB and ten times the tasks that were "
+    "needed; and for at least 10 % of the worker time threads had nothing to do while it was sent or taken in.",
     ruled_out_by="The graph was taken in quickly compared with its run, or while threads worked on another one. The "
     "graph was small, and the scheduler busy with something else.",
-    remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks",
+    remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks. Tasks that "
+    "nothing needs: `dask.optimize` before it is computed",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("no_runnable_task", "client"),
     changes=(Term.CLIENT,),
@@ -40,11 +43,17 @@ LARGE_GRAPH = TrialCause(
 )
 
 
+ONLY_NEEDED = Remedy(
+    "send only the tasks that are needed: `[x] = dask.optimize(x)` before `x` is computed or passed on, or "
+    "`df.partitions[i]` in place of `df.to_delayed()[i]`"
+)
+
+
 @LARGE_GRAPH.finds
 def large_graph(observation: Observation) -> Finding | None:
     """`lost_s`: threads without work while such a graph is sent or taken in (the intake may precede the first task)."""
     sent = submissions(observation)
-    which = large(sent)
+    which = large(sent) | needless(observation)
     if not which.any():
         return None
     makespan = observation.measured.makespan
@@ -80,6 +89,11 @@ def large_graph(observation: Observation) -> Finding | None:
     )
     remedy = elsewhere if by_bytes else fewer
     one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
+    of_what = largest_part(observation) if by_bytes else _most_tasks(observation, tasks)
+    if needless(observation)[worst]:
+        remedy, of_what = ONLY_NEEDED, ""
+        every = int(all_tasks(observation)[worst])
+        one = f"a graph of {every:,} tasks and {words.size(nbytes)}, of which it needed {tasks:,},"
     took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
     if under_way_s > lost_s / 2:
         took = f"The client needed {words.duration(under_way_s / observation.threads)} to send {one}"
@@ -91,8 +105,7 @@ def large_graph(observation: Observation) -> Finding | None:
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"{took} while workers waited: {percent(share)} of their time."
-        + (largest_part(observation) if by_bytes else _most_tasks(observation, tasks)),
+        f"{took} while workers waited: {percent(share)} of their time.{of_what}",
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
@@ -25,6 +27,8 @@ from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # tasks; a graph with as many is a round that is too narrow, and not one item of a loop
+
+OF_JOBLIB = re.compile(r"batch_of_.+_calls")  # names of the tasks that joblib's Dask backend sends
 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
@@ -80,14 +84,16 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
     )
+    remedy += "; wait only where a round needs the result of the one before"
+    if OF_JOBLIB.fullmatch(prefix):
+        remedy = "let joblib send more calls at once: leave out `pre_dispatch=`, or make it larger"
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
         f"The client sent {found.graphs:,} {found.unit}s of {each} (`{prefix}`), each only after the result of "
         f"the one before had come back, so that {percent(share)} of the worker time was idle.",
         Remedy(
-            f"{remedy}; wait only where a round needs the result of the one before"
-            + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
+            remedy + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
             saved_s=sent_at_once_saves_s(observation),
             otherwise=_a_few_at_a_time(observation, prefix),
         ),

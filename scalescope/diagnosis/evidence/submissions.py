@@ -10,7 +10,7 @@ from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.finding import Place
-from scalescope.model.large_part import LargePart
+from scalescope.model.large_part import ALL_TASKS, LargePart
 from scalescope.model.records import NESTED
 
 HEAVY_GRAPH = 100_000  # bytes, besides those of its calls, from which a graph counts as carrying data
@@ -23,6 +23,7 @@ LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.adm
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
 BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
+NEEDLESS = 10  # least ratio of the tasks that were sent to those that were needed
 MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each, by Dask's best practices)
 
 
@@ -108,7 +109,23 @@ def sending_once_s(observation: Observation) -> float:
 
 
 def _large_parts(observation: Observation) -> list[LargePart]:
+    of_needless = set(submissions(observation).nbytes[needless(observation)].tolist())
+    return [each for each in _noted(observation) if each.what != ALL_TASKS and each.graph_nbytes not in of_needless]
+
+
+def _noted(observation: Observation) -> list[LargePart]:
     return [LargePart.from_mapping(each) for each in observation.trial.facts.get("large") or ()]
+
+
+def all_tasks(observation: Observation) -> Ints:
+    """Tasks that the client sent with each graph of `submissions`, as far as the graph was large; 0 when unknown."""
+    noted = {each.graph_nbytes: each.tasks for each in _noted(observation)}
+    return np.array([noted.get(each, 0) for each in submissions(observation).nbytes.tolist()], np.int64)
+
+
+def needless(observation: Observation) -> Bools:
+    """Which graphs of `submissions` had many more tasks than their results needed."""
+    return all_tasks(observation) >= NEEDLESS * np.maximum(submissions(observation).tasks, 1)
 
 
 def heaviest_graph(observation: Observation) -> float:

@@ -146,10 +146,10 @@ def judge(
     if growth is not None:
         ratio = replace(ratio, data_doublings=growth.doublings)
     run = simulated.changed or simulated.again
-    ahead, largest = _draws(run), measured.largest
+    ahead, largest = draws_by_size(run), measured.largest
     # Add measured minus simulated losses of the largest measured size to every size.
     shown = _shares(measured.run, measured.by_workers[largest])
-    shown += _shares(simulated.again, _draws(simulated.again)[largest], -1.0)
+    shown += _shares(simulated.again, draws_by_size(simulated.again)[largest], -1.0)
     besides = [replace(each, gain=None) for each in shown]
     sizes = [
         replace(
@@ -203,10 +203,10 @@ def _why_unchecked(known: SweepRun | None) -> str:
 
 def typical(run: SweepRun) -> dict[int, Trial]:
     """The simulated trial of each size; among several draws, the one with the (lower) median time."""
-    return {workers: draws[0] for workers, draws in _draws(run).items()}
+    return {workers: draws[0] for workers, draws in draws_by_size(run).items()}
 
 
-def _draws(run: SweepRun) -> dict[int, list[Trial]]:
+def draws_by_size(run: SweepRun) -> dict[int, list[Trial]]:
     """The simulated trials of each size, the typical one first."""
     found: dict[int, list[Trial]] = {}
     for trial in run.trials:

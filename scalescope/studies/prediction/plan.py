@@ -30,7 +30,7 @@ from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer, because
 from scalescope.studies.prediction.data_growth import DataGrowth
-from scalescope.studies.prediction.judge import SimulatedSizes, judge, typical
+from scalescope.studies.prediction.judge import SimulatedSizes, draws_by_size, judge
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import new_tasks, not_simulated
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
@@ -185,15 +185,17 @@ class PredictionSteps:
         with Store.open(*self.address) as store:
             tables = [store.tables(trial) for trial in measured.typical]
             base = Observation.of(measured.base, tables[-1])
-            results = _costs(tables, [Attempts.read(each) for each in tables]).results
-            ahead = {workers: trial for workers, trial in typical(changed or again).items() if trial.records}
+            results = _costs(measured, tables, [Attempts.read(each) for each in tables]).results
+            ahead = {
+                workers: trials for workers, trials in draws_by_size(changed or again).items() if trials[0].records
+            }
             held = {
-                workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
-                for workers, trial in ahead.items()
+                workers: max(most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials)
+                for workers, trials in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
         if measured.builds_by_workers or self.settings:
-            shares |= new_tasks(measured.base, list(ahead.values()))
+            shares |= new_tasks(measured.base, [trials[0] for trials in ahead.values()])
         simulated = SimulatedSizes(held, again, changed, by_step.get(KNOWN), results)
         room_bytes = room.fits if room else 0.0
         return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes, self.growth)
@@ -214,7 +216,7 @@ class PredictionSteps:
         """Simulate these sizes; with `durations` (seconds by prefix) the workload builds its graph with `settings`."""
         every = [store.tables(trial) for trial in measured.typical]
         attempts = [Attempts.read(tables) for tables in every]
-        costs = _costs(every, attempts)
+        costs = _costs(measured, every, attempts)
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
         tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
@@ -257,8 +259,10 @@ class PredictionSteps:
         others_code.check(measured.run, others_code=self.asked.others_code)
 
 
-def _costs(every: Sequence[Tables], attempts: Sequence[Attempts]) -> FittedCosts:
-    return FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, strict=True)])
+def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[Attempts]) -> FittedCosts:
+    told = [(trial.facts.get("cluster") or {}).get("cpu_ms_per_mb") for trial in measured.typical]
+    packing = [None if each is None else each / 1e9 for each in told]  # a simulated cluster tells it
+    return FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, packing, strict=True)])
 
 
 def _is_large(measured: MeasuredSizes) -> bool:

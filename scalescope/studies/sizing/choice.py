@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from scalescope.analysis.distributions import NORMAL
 from scalescope.analysis.task_lengths import TooLong
 from scalescope.model import words
 from scalescope.model.mapping import Mapped
-from scalescope.model.words import number, plural, seconds
-from scalescope.studies.prediction.judge import PredictedSize
+from scalescope.model.words import number, percent, plural, seconds
+from scalescope.studies.prediction.judge import LEVEL, PredictedSize
 
 NEAR = 1.05  # configurations within this factor of the fastest, or of the cheapest, count as equally good
+LEAST_ERROR = 1e-3  # relative error of any prediction, at least
 UNMEASURED = 0.2  # further relative error at threads of a worker that were not measured
+LIKELY = 0.8  # least chance of keeping the deadline, unless no configuration has as much
 PAYS = 0.9  # a measurement pays if the answer may take this part of the time, or less, by it
 
 
@@ -44,6 +47,11 @@ class Configuration(Mapped):
     @property
     def cost(self) -> float:
         return self.core_hours if self.money is None else self.money
+
+    def chance(self, deadline_s: float) -> float:
+        """The chance, from 0 to 1, that it keeps this deadline."""
+        error = math.log(self.high_s / self.predicted_s) / NORMAL.inv_cdf((1 + LEVEL) / 2)
+        return NORMAL.cdf(math.log(deadline_s / self.predicted_s) / max(error, LEAST_ERROR))
 
     @property
     def shape(self) -> str:
@@ -117,17 +125,22 @@ class Wanted:
 def configuration(
     size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
 ) -> Configuration:
-    """The configuration of a predicted size. `money_factor`: price of such a worker over that of a measured one."""
+    """The configuration of a predicted size, or of a measured one.
+
+    `money_factor`: price of such a worker over that of a measured one.
+    """
     wider = 1.0 if measured else 1 + UNMEASURED
+    taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
+    factor = taken_s / size.predicted_s
     return Configuration(
         size.workers,
         threads,
         math.ceil(memory_bytes / 2**20),
-        size.predicted_s,
-        size.low_s / wider,
-        size.high_s * wider,
-        size.workers * threads * size.predicted_s / 3600,
-        None if size.money is None else size.money * money_factor,
+        taken_s,
+        size.low_s * factor / wider,
+        size.high_s * factor * wider,
+        size.workers * threads * taken_s / 3600,
+        None if size.money is None else size.money * factor * money_factor,
         size.limit,
         size.limit_text,
         size.also,
@@ -145,10 +158,11 @@ def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
     best = _least(fits, lambda each: each.predicted_s, _simplest)
     cheapest = _least(fits, lambda each: each.cost, lambda each: (each.predicted_s, *_simplest(each)))
     smallest = min(fits, key=lambda each: (each.cores, each.memory_mb, each.predicted_s))
-    chosen = cheapest if wanted.cheapest or wanted.deadline_s is not None else best
-    if wanted.deadline_s is not None and chosen.high_s > wanted.deadline_s:
-        surely = [each for each in fits if each.high_s <= wanted.deadline_s]
-        chosen = min(surely, key=lambda each: each.cost) if surely else chosen
+    chosen = cheapest if wanted.cheapest else best
+    if (deadline_s := wanted.deadline_s) is not None:
+        most = max(each.chance(deadline_s) for each in fits)
+        likely = [each for each in fits if each.chance(deadline_s) >= min(LIKELY, most)]
+        chosen = _least(likely, lambda each: each.cost, lambda each: (each.predicted_s, *_simplest(each)))
     return Sizing(tuple(judged), best, cheapest, smallest, chosen)
 
 
@@ -189,7 +203,9 @@ def line(found: Sizing, wanted: Wanted) -> str:
         return f"No cluster of up to {wanted.cores:,} cores fits: {closest.shape} comes closest, but {closest.unfit}"
     names = [name for name in ("best", "cheapest", "smallest") if getattr(found, name) == chosen]
     role = {"best": "the fastest", "cheapest": "the cheapest", "smallest": "the smallest that fits"}
-    said = " and ".join(role[name] for name in names) or "the cheapest that surely keeps the deadline"
+    said = " and ".join(role[name] for name in names) or "the cheapest that probably keeps the deadline"
+    if wanted.deadline_s is not None:
+        said += f", in time in {percent(chosen.chance(wanted.deadline_s))} of runs"
     text = f"{chosen.shape}: {seconds(chosen.predicted_s)} s ({seconds(chosen.low_s)} to {seconds(chosen.high_s)}), "
     text += f"{price(chosen, found.currency)}; {said}"
     limit = f", held back by {' or '.join([chosen.limit, *chosen.also])}" if chosen.limit else ""

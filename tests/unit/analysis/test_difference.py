@@ -68,7 +68,7 @@ def test_the_parts_add_up_to_the_whole_difference(
 
 @pytest.mark.parametrize(
     ("sent_bytes", "blamed"),
-    [(2e6, (PartKind.GRAPH_SIZE, "graphs of 1.91 MiB instead of 19.5 KiB")), (2e4, (PartKind.SCHEDULER, "intake"))],
+    [(2e6, (PartKind.GRAPH_SIZE, "graphs of 1.91 MiB instead of 19.5 KiB")), (9e4, (PartKind.SCHEDULER, "intake"))],
 )
 def test_a_scheduler_that_takes_in_larger_graphs_blames_their_size(
     sent_bytes: float, blamed: tuple[PartKind, str]

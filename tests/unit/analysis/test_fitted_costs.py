@@ -16,7 +16,12 @@ from scalescope.model.records import from_rows
 MB = 1_000_000
 
 
-def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[str, str, float]] = ()) -> FittedCosts:
+def costs(
+    records: Any,
+    transfers: list[tuple[float, float]],
+    fine: list[tuple[str, str, float]] = (),
+    packing: float | None = None,
+) -> FittedCosts:
     """From tasks on `a` that each fetch one result from `b`: (bytes, seconds)."""
     made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": int(nbytes)} for nbytes, _ in transfers]
     used = [{"worker": "a", "runnable": 1.0, "start": 9.0, "stop": 10.0, "transfer": took} for _, took in transfers]
@@ -30,7 +35,7 @@ def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[s
         "unit": ["seconds"] * len(fine),
         "value": [value for *_, value in fine],
     }
-    return fitted_costs(tables, Attempts.read(tables))
+    return fitted_costs(tables, Attempts.read(tables), packing)
 
 
 def test_the_bandwidth_is_fitted_to_transfers_that_shared_no_link(records: Any) -> None:
@@ -58,6 +63,13 @@ def test_no_link_costs_are_fitted_when_little_data_moved(records: Any) -> None:
 def test_the_cpu_cost_per_byte_is_the_mean_of_packing_and_unpacking(records: Any) -> None:
     fine = [("get-data", "serialize", 0.3), ("gather-dep", "deserialize", 0.1), ("execute", "deserialize", 7.0)]
     assert costs(records, [(5 * MB, 0.5)] * 4, fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
+
+
+def test_a_bandwidth_without_recorded_packing_includes_the_packing(records: Any) -> None:
+    found = costs(records, [(10 * MB, 0.1)] * 4)
+    assert (found.bandwidth, found.cpu_s_per_byte) == (pytest.approx(100 * MB), 0.0)
+    found = costs(records, [(10 * MB, 0.1)] * 4, packing=4e-9)
+    assert (found.bandwidth, found.cpu_s_per_byte) == (pytest.approx(500 * MB), 4e-9)
 
 
 def test_the_latency_is_fitted_to_small_transfers(records: Any) -> None:
@@ -127,6 +139,12 @@ def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_
     assert most_s > 3.5
     least_s, _, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2), Fetched(1e8, 4.0, 4)], None).seconds(8)
     assert least_s > 3.0
+
+
+def test_nearly_equal_rates_at_two_sizes_tell_that_the_clients_link_was_the_limit() -> None:
+    _, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 4), Fetched(1e8, 3.7, 8)], None).seconds(2)
+    assert expected_s == pytest.approx(4.0, rel=0.1)
+    assert most_s > 6.0
 
 
 @given(

@@ -9,6 +9,7 @@ import dask
 import numpy as np
 import pytest
 from dask import delayed
+from dask.delayed import Delayed
 from distributed import Client
 
 from scalescope.capture.large_parts import NOTED_BYTES, VISITS, _Search
@@ -92,6 +93,13 @@ def test_a_large_argument_of_delayed_calls_is_found(noted: Any) -> None:
     found = noted(lambda client: client.compute([delayed(shape)(i, table()) for i in range(3)]))
     assert found.layer == "shape"
     assert found.nbytes == pytest.approx(3 * BYTES)
+
+
+def test_the_tasks_of_a_graph_are_counted_whether_they_are_needed_or_not(noted: Any) -> None:
+    whole = delayed(list)([delayed(shape)(i, str(i) * 500) for i in range(2_000)])
+    one = Delayed(next(key for key in whole.dask if str(key).startswith("shape")), whole.dask)
+    found = noted(lambda client: [client.compute(one)])
+    assert found.tasks == 2_001
 
 
 def test_a_large_array_is_found_behind_blocks_and_as_an_argument(noted: Any) -> None:

@@ -68,6 +68,12 @@ def test_an_alias_is_a_task_but_no_work():
     assert (checked.tasks, checked.widest, checked.critical_path) == (2, 1, 2)
 
 
+def test_windows_of_an_array_without_elements_have_an_axis_of_their_own():
+    windows = np.lib.stride_tricks.sliding_window_view
+    assert windows(Shape((20, 30), "f8"), 5, axis=0).shape == (16, 30, 5)
+    assert windows(Shape((20, 30), "f8"), window_shape=(5, 3)).shape == (16, 28, 5, 3)
+
+
 @pytest.mark.parametrize(
     "operation",
     [
@@ -81,6 +87,8 @@ def test_an_alias_is_a_task_but_no_work():
         lambda x: x.reshape(-1),
         lambda x: x[np.array([5, 3, 199])],
         lambda x: da.where(x > 0.5, x, 0.0),
+        lambda x: da.topk(x, 20, axis=0),
+        lambda x: da.argtopk(x, 3, axis=1),
     ],
 )
 def test_sizes_are_those_of_real_results(operation):

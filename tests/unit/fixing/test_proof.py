@@ -185,6 +185,18 @@ def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
+    ("patched", "same"),
+    [({"int 2": 1}, True), ({f"float {ROUNDED}": 1}, True), ({"int 2": 1, "int 3": 1}, False), ({}, False)],
+)
+def test_values_of_steps_that_others_follow_may_stay_on_the_cluster(patched: dict[str, int], same: bool) -> None:
+    originals = [outcome(values={"int 1": 1, "int 2": 1, "float 0.3": 1})] * 2
+    assert differences(originals, outcome(values=patched))[0]
+    found, varies = differences(originals, outcome(values=patched), fewer_values=True)
+    assert (not found) is same
+    assert len(varies) == bool(patched)
+
+
+@pytest.mark.parametrize(
     ("a", "b", "same"),
     [
         ("1e-3", "0.001", True),

@@ -409,6 +409,36 @@ OTHERS = {
         "def main():\n    x = (a + b).persist()\n    x = clean(x)\n    print(x.sum())",
         {},
     ),
+    "futures passed on": (
+        "large-graph",
+        "passed_on",
+        CLIENT + "raw = client.gather(client.map(load, xs))\nn = client.gather(client.map(g, raw, k=2))\nprint(n)",
+        CLIENT + "raw = client.map(load, xs)\nn = client.gather(client.map(g, raw, k=2))\nprint(n)",
+        {},
+    ),
+    "a task that waits": (
+        "nested-client",
+        "worker_client",
+        "import distributed\ndef step(x):\n    c = get_client()\n    # all\n    return c.gather(c.map(f, x))",
+        "import distributed\ndef step(x):\n    with distributed.worker_client() as c:\n"
+        "        # all\n        return c.gather(c.map(f, x))",
+        {},
+    ),
+    "joblib": (
+        "results-awaited-in-loop",
+        "joblib_dispatch",
+        "Parallel(n_jobs=-1, pre_dispatch=1)(delayed(f)(x) for x in xs)",
+        "Parallel(n_jobs=-1)(delayed(f)(x) for x in xs)",
+        {},
+    ),
+    "chunks of xarray": (
+        "tiny-tasks",
+        "partitions:larger",
+        'ds = ds.chunk({"lat": 1, "lon": 5, "time": -1})',
+        'ds = ds.chunk({"lat": 4, "lon": 20, "time": -1})',
+        {},
+    ),
+    "chunks of xarray by name": ("tiny-tasks", "partitions:larger", "ds.chunk(time=2)", "ds.chunk(time=20)", {}),
     "partitions: by size": (
         "too-few-partitions",
         "partitions:smaller",
@@ -622,6 +652,26 @@ REFUSED = {
     "store: a lock of its own": ("lock-bound", "unlocked_store", "out = np.empty(3)\nx.store(out, lock=mine)", {}),
     "persist: one value": ("recomputation", "persist_where_made", "x = read()\nprint(x.mean())", {}),
     "persist: a list": ("recomputation", "persist_where_made", "x = []\nprint(x)\nprint(len(x))", {}),
+    "passed on: printed, too": (
+        "large-graph",
+        "passed_on",
+        CLIENT + "raw = client.gather(client.map(f, xs))\nprint(raw[0])\nclient.gather(client.map(g, raw))",
+        {},
+    ),
+    "passed on: a part of it": (
+        "large-graph",
+        "passed_on",
+        CLIENT + "raw = client.gather(client.map(f, xs))\nclient.gather(client.map(g, raw[1:]))",
+        {},
+    ),
+    "passed on: bound twice": (
+        "large-graph",
+        "passed_on",
+        CLIENT + "raw = client.gather(client.map(f, xs))\nraw = client.gather(client.map(g, raw))\nclient.map(g, raw)",
+        {},
+    ),
+    "a client at an address": ("nested-client", "worker_client", "def f():\n    c = get_client(a)\n    c.map(g)", {}),
+    "chunks of xarray: auto": ("tiny-tasks", "partitions:larger", "ds.chunk('auto')", {}),
     "coroutines: two in each round": (
         "results-awaited-in-loop",
         "awaited_coroutines",

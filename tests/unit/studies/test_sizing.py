@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ from scalescope.model.trial import Trial
 from scalescope.run.job_time import tasks_longer_than_jobs
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
+from scalescope.studies.prediction.judge import PredictedSize
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import StudyResult, run_study
 from scalescope.studies.sizing import as_code, contention
-from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing, Wanted, choose, surer
+from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing, Wanted, choose, configuration, surer
 from scalescope.studies.sizing.memory import MeasuredMemory
 from scalescope.studies.sizing.second_group import second_group
 
@@ -126,6 +128,8 @@ def test_a_workload_is_measured_first(store: str) -> None:
         (Wanted(64), (32, 1)),
         (Wanted(64, cheapest=True), (4, 1)),
         (Wanted(64, deadline_s=12.0), (16, 1)),
+        (Wanted(64, deadline_s=10.7), (16, 1)),  # kept in 8 of 10 runs
+        (Wanted(64, deadline_s=10.3), (32, 1)),
         (Wanted(64, budget=0.05), (16, 1)),
         (Wanted(64, memory=300 * 2**20), (16, 1)),
         (Wanted(64, together=7000 * 2**20), (16, 1)),
@@ -135,6 +139,13 @@ def test_limits_decide_which_cluster_is_chosen(wanted: Wanted, chosen: tuple[int
     found = choose([made(4, 36.0, memory_mb=200), made(16, 10.0, memory_mb=300), made(32, 6.0)], wanted)
     assert found.chosen is not None
     assert (found.chosen.workers, found.chosen.threads) == chosen
+
+
+def test_a_measured_size_takes_the_time_that_was_measured() -> None:
+    predicted = PredictedSize(4, 6.0, 5.0, 8.0, 0.9, measured_s=9.0, money=2.0)
+    found = configuration(predicted, 1, 0.0, money_factor=1.0, measured=True)
+    assert (found.predicted_s, found.low_s, found.high_s, found.money) == (9.0, 7.5, 12.0, 3.0)
+    assert configuration(replace(predicted, measured_s=None), 1, 0.0, money_factor=1.0, measured=True).money == 2.0
 
 
 def test_of_equally_fast_clusters_the_one_with_measured_threads_is_best() -> None:

@@ -9,6 +9,7 @@ from support.findings import observed, only
 from support.small_cluster import Cluster, Graph, Task, find, in_turn, standing
 
 from scalescope.model.finding import Severity
+from scalescope.model.large_part import ALL_TASKS, LargePart
 from scalescope.model.records import TASK_WAITS, from_rows
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
 
@@ -46,6 +47,11 @@ def test_compute_in_a_loop_is_found_as_results_awaited_in_loop(golden):
     tasks = [Task(1.0, graph=i // 4) for i in range(80)]
     graphs = in_turn(20)
     golden(only(find(Cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
+
+
+def test_calls_of_joblib_that_wait_for_one_another_get_a_remedy_of_joblib(golden):
+    tasks = [Task(1.0, "batch_of_fit_1_calls", graph=i) for i in range(20)]
+    golden(only(find(Cluster(4).run(tasks, in_turn(20))), "results-awaited-in-loop"))
 
 
 def paces():
@@ -196,6 +202,18 @@ def test_a_large_graph_that_delays_the_first_task_is_found(nbytes, tasks, golden
     observation = Cluster(4).run(work, [Graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 30.0
     assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 30.0)
+
+
+@pytest.mark.parametrize("sent", [10_000, 40])
+def test_a_graph_of_tasks_that_nothing_needs_is_found(sent, golden_once):
+    observation = Cluster(4).run([Task(0.5)] * 40, [Graph(seconds=2.0, nbytes=2_000_000)])
+    observation.tables["graphs"]["time"][0] -= 2.0
+    part = LargePart(2_000_000, "", ALL_TASKS, "", 2_000_000, sent, "", tasks=sent)
+    findings = find(observed(replace(observation.trial, facts={"large": [part.to_mapping()]}), observation.tables))
+    if sent == 40:
+        assert "large-graph" not in findings
+    else:
+        assert golden_once(findings["large-graph"]).lost_s == pytest.approx(4 * 2.0)
 
 
 def test_a_large_graph_sent_later_is_found(golden):

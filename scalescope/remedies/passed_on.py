@@ -1,0 +1,65 @@
+"""Results that the client gathers only to send them with the next step: their futures are passed on instead."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, binding, called, is_client
+
+SENDS = ("map", "submit")
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    gathers = [each for each in source.all(cst.Assign) if _gathered(source, each) is not None]
+    functions = list(dict.fromkeys(source.function(each) for each in gathers))
+    near = source.nearest(functions, place)
+    return answer(partial(_passed_on, gathers), source, near, "no results are gathered there for the next step")
+
+
+def _passed_on(gathers: list[cst.Assign], source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
+    between = [each for each in gathers if source.function(each) is function and _only_sent(source, each)]
+    if not between:
+        raise Refused("what is gathered there is not only sent with the next step")
+    edited = source.edited({each: becomes(each.with_changes(value=_gathered(source, each))) for each in between})
+    return Patched(edited.module, "futures are passed on to the next step", fewer_values=True)
+
+
+def _gathered(source: Source, assign: cst.Assign) -> cst.BaseExpression | None:
+    """The futures of `name = client.gather(futures)`; None for another statement."""
+    match assign:
+        case cst.Assign(
+            targets=[cst.AssignTarget(target=cst.Name())],
+            value=cst.Call(
+                func=cst.Attribute(value=client, attr=cst.Name(value="gather")),
+                args=[cst.Arg(keyword=None, star="", value=futures)],
+            ),
+        ) if is_client(source, client):
+            return futures
+    return None
+
+
+def _only_sent(source: Source, assign: cst.Assign) -> bool:
+    """Whether the name is bound once, and is used as an argument of tasks and of nothing else."""
+    target = cst.ensure_type(assign.targets[0].target, cst.Name)
+    within = source.function(assign)
+    uses = [each for each in source.all(cst.Name, within) if each.value == target.value and each is not target]
+    is_bound_once = binding(source, target.value, within) is assign.value
+    return is_bound_once and bool(uses) and all(_is_sent(source, each) for each in uses)
+
+
+def _is_sent(source: Source, use: cst.Name) -> bool:
+    arg = source.parent(use)
+    call = source.parent(arg)
+    if not isinstance(arg, cst.Arg) or arg.value is not use or arg.star or not isinstance(call, cst.Call):
+        return False
+    is_function = call.args[0] is arg
+    return (
+        called(call) in SENDS
+        and not is_function
+        and isinstance(call.func, cst.Attribute)
+        and is_client(source, call.func.value)
+    )
