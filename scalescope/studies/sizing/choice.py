@@ -162,7 +162,7 @@ def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
     if (deadline_s := wanted.deadline_s) is not None:
         most = max(each.chance(deadline_s) for each in fits)
         likely = [each for each in fits if each.chance(deadline_s) >= min(LIKELY, most)]
-        chosen = _least(likely, lambda each: each.cost, lambda each: (each.predicted_s, *_simplest(each)))
+        chosen = min(likely, key=lambda each: (each.cost, each.predicted_s))
     return Sizing(tuple(judged), best, cheapest, smallest, chosen)
 
 
