@@ -102,8 +102,8 @@ def stencil(client: Client) -> None:
 
 
 def late(client: Client) -> None:
-    first = as_completed(client.map(nap, [0.2] * 60 + [3.0] * 2, [30] * 62, pure=False))
-    wait([client.submit(nap, 0.5, 30, done, pure=False) for done in first])
+    first = client.map(nap, [0.2] * 60 + [3.0] * 2, [30] * 62, pure=False)  # kept, else dask may cancel what needs one
+    wait([client.submit(nap, 0.5, 30, done, pure=False) for done in as_completed(first)])
 
 
 WORKLOADS: dict[str, Callable[[Client], None]] = {
@@ -202,11 +202,6 @@ def choices(swept: Swept, answer: Sizing) -> Iterator[Choice]:
         yield Choice(swept.name, text, f"{shape[0]} x {shape[1]}", ratio, fits, others)
 
 
-def cost(swept: Swept) -> float:
-    """Core-seconds of the trials that `size` saw, with experiments, over those of all 24 configurations."""
-    return swept.spent[0] / (2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES))
-
-
 def in_processes(swept: Swept) -> str:
     """Runs what is chosen for four cores, with its limit, in real processes whose tasks hold real memory."""
     from scalescope.store.store import Store
@@ -235,8 +230,7 @@ def main() -> None:
     os.nice(-10 if os.geteuid() == 0 else 0)  # priority: sleeping tasks must wake in time on a busy host
     cluster = {"kind": "simulated" if given.simulated else "local" if given.processes else "light"}
     cluster |= {"check_limit": False} if cluster["kind"] == "light" else {}
-    found: list[Choice] = []
-    costs = []
+    found, costs = list[Choice](), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         for name in given.only:
             if name == "shared" and given.simulated:
@@ -248,7 +242,8 @@ def main() -> None:
             run = swept.run(SEEN)
             swept.run([*(shape for shape in SHAPES if shape not in SEEN), DASK])
             found += (own := list(choices(swept, sized(swept, run, CORES, "1,2"))))
-            costs.append(cost(swept))
+            whole = 2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES)
+            costs.append(swept.spent[0] / whole)  # with experiments, over all 24 configurations
             for each in own:
                 others = ", ".join(f"{other} {ratio:.2f}" for other, ratio in each.others.items())
                 print(

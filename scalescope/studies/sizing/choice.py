@@ -18,6 +18,7 @@ NEAR = 1.05  # configurations within this factor of the fastest, or of the cheap
 LEAST_ERROR = 1e-3  # relative error of any prediction, at least
 UNMEASURED = 0.2  # further relative error at threads of a worker that were not measured
 LIKELY = 0.8  # least chance of keeping the deadline, unless no configuration has as much
+SUREST = 0.99  # greatest chance that is told
 PAYS = 0.9  # a measurement pays if the answer may take this part of the time, or less, by it
 
 
@@ -162,7 +163,7 @@ def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
     if (deadline_s := wanted.deadline_s) is not None:
         most = max(each.chance(deadline_s) for each in fits)
         likely = [each for each in fits if each.chance(deadline_s) >= min(LIKELY, most)]
-        chosen = _least(likely, lambda each: each.cost, lambda each: (each.predicted_s, *_simplest(each)))
+        chosen = min(likely, key=lambda each: (each.cost, each.predicted_s))
     return Sizing(tuple(judged), best, cheapest, smallest, chosen)
 
 
@@ -203,9 +204,9 @@ def line(found: Sizing, wanted: Wanted) -> str:
         return f"No cluster of up to {wanted.cores:,} cores fits: {closest.shape} comes closest, but {closest.unfit}"
     names = [name for name in ("best", "cheapest", "smallest") if getattr(found, name) == chosen]
     role = {"best": "the fastest", "cheapest": "the cheapest", "smallest": "the smallest that fits"}
-    said = " and ".join(role[name] for name in names) or "the cheapest that probably keeps the deadline"
+    said = " and ".join(role[name] for name in names) or "the cheapest in time"
     if wanted.deadline_s is not None:
-        said += f", in time in {percent(chosen.chance(wanted.deadline_s))} of runs"
+        said += f"; keeps the deadline in {percent(min(chosen.chance(wanted.deadline_s), SUREST))} of runs"
     text = f"{chosen.shape}: {seconds(chosen.predicted_s)} s ({seconds(chosen.low_s)} to {seconds(chosen.high_s)}), "
     text += f"{price(chosen, found.currency)}; {said}"
     limit = f", held back by {' or '.join([chosen.limit, *chosen.also])}" if chosen.limit else ""

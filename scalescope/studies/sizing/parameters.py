@@ -106,7 +106,7 @@ class SizeParameters(StudySettings, OneWorkload):
     deadline: Annotated[
         str,
         Parameter(
-            "Time in which the workload must end; the cheapest cluster that keeps it is chosen.",
+            "Time in which the workload must end; the cheapest cluster that keeps it in 8 of 10 runs is chosen.",
             metavar="TIME",
             examples=("20m",),
             reads=_read_time,
