@@ -209,18 +209,7 @@ def explain(name: str) -> bool:
     thread, packages, kinds, environment, *versions = REGRESSIONS[name]
     store, runs = ("--store", str(DATA / "s.db"), "--json"), []
     for version in versions:
-        asked = (
-            "sweep",
-            "--no-prefect",
-            "--fresh",
-            *LOCAL,
-            "-w",
-            f"{__file__}:{name}",
-            "--repeats",
-            "5",
-            "--warmups",
-            "1",
-        )
+        asked = ("sweep", "--no-prefect", "--fresh", *LOCAL, "-w", f"{__file__}:{name}", *REPEATS)
         software = environment.format(*version.split(" "))
         done = subprocess.run([*COMMAND, *asked, "-e", software, *store], capture_output=True, text=True, check=False)
         runs.append(json.loads(done.stdout)["run"])
