@@ -99,6 +99,8 @@ def test_names_of_behaviours_are_unique() -> None:
 def assert_same(python: Sequence[str], ours: Sequence[str], behaviour: Behaviour, folder: Path) -> None:
     """Compare two ways to start a script; only the second may add lines at the end of stderr."""
     expected = outcome(python, behaviour, folder)
+    if "Future exception was never retrieved" in expected.stderr:  # printed by distributed, sometimes, on a full host
+        expected = outcome(python, behaviour, folder)
     seen = outcome(ours, behaviour, folder)
     theirs, said = seen.stderr[: len(expected.stderr)], seen.stderr[len(expected.stderr) :]
     assert (theirs, seen.stdout) == (expected.stderr, expected.stdout), seen.stderr

@@ -212,8 +212,9 @@ def test_the_times_at_which_a_task_sends_tasks_and_waits_are_recorded(
     assert tasks["prefix"][found["row"]] == function.__name__
     assert {each for *_, each in found["waits"]} == {held}
     begin, end = found["waits"][0][0], found["waits"][-1][1]
-    assert sum(end - begin for begin, end, _ in found["waits"]) == pytest.approx(0.12, abs=0.1)
-    assert tasks["start"][found["row"]] <= begin <= end <= tasks["stop"][found["row"]] + 0.01
+    start, stop = tasks["start"][found["row"]], tasks["stop"][found["row"]] + 0.01
+    assert 0.1 <= sum(end - begin for begin, end, _ in found["waits"]) <= stop - start
+    assert start <= begin <= end <= stop
     sent = spool.read(tmp_path / "spool")["graphs"]
     own = [i for i, key in enumerate(sent["task"], 1) if key]
     assert {sent["task"][i - 1] for i in own} == {tasks["key"][found["row"]]}
