@@ -6,6 +6,8 @@ import ast
 import pickle
 import subprocess
 import sys
+from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -71,6 +73,21 @@ def test_a_shipment_unpickles_as_the_object_that_it_names() -> None:
     assert (plugin.held_rows, plugin.lag_interval_s, plugin.name) == (5, None, recorder.Recorder.name)
     kernel = Shipment(clock, "this_kernel")
     assert kernel() == pickle.loads(pickle.dumps(kernel))() == clock.this_kernel()
+
+
+@pytest.mark.parametrize("magic", [shipping.MAGIC_NUMBER, b"other"])
+def test_the_source_text_is_executed_where_python_is_another_release(
+    monkeypatch: pytest.MonkeyPatch, magic: bytes
+) -> None:
+    monkeypatch.setattr(shipping, "MAGIC_NUMBER", magic)
+    for module in (clock, *shipping._imported(clock)):  # pytest's loader keeps no code
+        monkeypatch.setattr(module, "__loader__", SourceFileLoader(module.__name__, str(module.__file__)))
+    monkeypatch.setattr(shipping, "_codes", cache(shipping._codes.__wrapped__))
+    monkeypatch.delitem(sys.modules, shipping._name(clock), raising=False)
+    kernel = pickle.loads(pickle.dumps(Shipment(clock, "this_kernel")))
+    assert kernel() == clock.this_kernel()
+    compiled_of_the_module = kernel.__code__.co_firstlineno == clock.this_kernel.__code__.co_firstlineno
+    assert compiled_of_the_module is (magic != b"other")
 
 
 def test_a_module_sent_with_another_text_becomes_another_module(tmp_path: Path) -> None:
