@@ -28,15 +28,16 @@ _SCATTER, _DELAYED, _SMALLER, _LARGER = (
 REWRITES: Mapping[str, tuple[str, ...]] = {
     "results-awaited-in-loop": (
         *(_LOOP, _BATCHES, _WINDOW, _PERSIST, _COROUTINES),
-        *("joblib_dispatch:rewrite", _PASSED_ON),
+        *("left_out:pre_dispatch", _PASSED_ON),
     ),
-    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "joblib_dispatch:rewrite"),
+    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "left_out:pre_dispatch"),
     "slow-submission": (_MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite"),
     "client-waits": (_LOOP, _SCATTER, _PASSED_ON),
     "client-busy": (_PASSED_ON,),
     "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),
     "serialisation-bound": (_PASSED_ON, _SCATTER, _DELAYED),
+    "local-scheduler": ("left_out:scheduler",),
     "nested-client": ("worker_client:rewrite",),
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),

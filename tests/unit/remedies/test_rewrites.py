@@ -426,9 +426,16 @@ OTHERS = {
     ),
     "joblib": (
         "results-awaited-in-loop",
-        "joblib_dispatch",
+        "left_out:pre_dispatch",
         "Parallel(n_jobs=-1, pre_dispatch=1)(delayed(f)(x) for x in xs)",
         "Parallel(n_jobs=-1)(delayed(f)(x) for x in xs)",
+        {},
+    ),
+    "a scheduler of Dask's own": (
+        "local-scheduler",
+        "left_out:scheduler",
+        'print(dask.compute(a, b, scheduler="threads"))',
+        "print(dask.compute(a, b))",
         {},
     ),
     "chunks of xarray": (
