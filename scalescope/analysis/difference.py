@@ -191,16 +191,13 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
     least = _least(min(a_s, b_s), fewest, virtual=virtual, varies=spread is not None and bool(spread.any()))
     reach = None if spread is None else spread * _quantile(len(a) + len(b) - 2, int(np.sum(np.abs(seconds) >= least)))
     labels = _labels(matches, overheads[0])
-    parts = []
+    sent = [size(float(mean.sent[0, 0])) for mean in means]
+    graphs, parts = f"graphs of {sent[1]} instead of {sent[0]}", []
     for i in np.flatnonzero((np.abs(seconds) > EQUAL) | (np.abs(thread_s) > EQUAL)).tolist():
         kind, at = labels[i]
         part = _part(kind, float(seconds[i]), float(thread_s[i]), None if reach is None else float(reach[i]), least)
-        if isinstance(at, Match):
-            parts.append(_of_tasks(part, at, sides))
-        else:
-            sent = [float(mean.sent[0, 0]) for mean in means]
-            graphs = f"graphs of {size(sent[1])} instead of {size(sent[0])}" if kind is PartKind.GRAPH_SIZE else ""
-            parts.append(replace(part, name=at.name if at else graphs))
+        name = at.name if at else graphs if kind is PartKind.GRAPH_SIZE else ""
+        parts.append(_of_tasks(part, at, sides) if isinstance(at, Match) else replace(part, name=name))
     parts.sort(key=lambda part: (not part.named, part.seconds * (b_s - a_s) < 0, -abs(part.seconds)))
     told = tuple(each for each in matches if each.how != "name")
     return Difference(a_s, b_s, a_thread_s, b_thread_s, threads, (len(a), len(b)), tuple(parts), told)

@@ -43,7 +43,7 @@ class CodePlace(NamedTuple):
     flow: bool = False  # True if Prefect worked around the function of a flow
     meta: bool = False  # True if Dask called it to learn the type of its result
     elsewhere: bool = False  # whether it is in a call for another cluster
-    local: bool = False  # whether one of Dask's own schedulers computes there
+    local: bool = False  # True if one of Dask's own schedulers computes there
 
 
 class ClientWatch:

@@ -219,18 +219,15 @@ def _like(given: Any, named: Any) -> Shape:
     )
 
 
+def _windows(array: Shape, window_shape: Any, axis: Any = None, **_: Any) -> Shape:
+    sizes = np.atleast_1d(window_shape).tolist()
+    shape = list(array.shape)
+    for place, each in zip(range(array.ndim) if axis is None else np.atleast_1d(axis), sizes, strict=True):
+        shape[place] -= each - 1
+    return Shape([*shape, *sizes], array.dtype)
+
+
 # Functions whose result depends on more than the lengths of axes
-def _windows(given: Any, named: Any) -> Shape:
-    def windows(array: Shape, window_shape: Any, axis: Any = None, **_: Any) -> Shape:
-        sizes = np.atleast_1d(window_shape).tolist()
-        shape = list(array.shape)
-        for place, each in zip(range(array.ndim) if axis is None else np.atleast_1d(axis), sizes, strict=True):
-            shape[place] -= each - 1
-        return Shape([*shape, *sizes], array.dtype)
-
-    return windows(*given, **named)
-
-
 _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "concatenate": _concatenated,
     "stack": _stacked,
@@ -241,7 +238,7 @@ _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "partition": lambda given, named: given[0],
     "argpartition": lambda given, named: Shape(given[0].shape, np.intp),
     "take_along_axis": lambda given, named: Shape(given[1].shape, given[0].dtype),
-    "sliding_window_view": _windows,
+    "sliding_window_view": lambda given, named: _windows(*given, **named),
     "shape": lambda given, named: given[0].shape,
     "ndim": lambda given, named: given[0].ndim,
     "size": lambda given, named: given[0].size,

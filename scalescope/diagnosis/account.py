@@ -12,6 +12,7 @@ from scalescope.analysis.difference import Account, Overhead, PartKind, PrefixAc
 from scalescope.analysis.inside_tasks import called_by_user, inside_tasks
 from scalescope.diagnosis.blame import BETWEEN, CLIENT, IDLE, INTAKE, OTHER, Charge, blame
 from scalescope.diagnosis.evidence.host_cpu import host
+from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
@@ -47,8 +48,7 @@ def account(observation: Observation) -> Account:
         if waited := idle.get(name, 0.0) * share:
             overheads[Overhead(kind)] += waited
             idle[name] -= waited
-    by_client = [not task for task in observation.column("graphs", "task")]
-    sent_bytes = float(observation.numbers("graphs", "nbytes")[by_client].sum())
+    sent_bytes = float(submissions(observation).nbytes.sum())
     prefixes = _prefixes(observation, busy, idle)
     return Account(observation.threads, prefixes, dict(overheads), _free(observation), sent_bytes)
 

@@ -21,7 +21,8 @@ def differences(
 ) -> tuple[list[str], list[str]]:
     """What the patched script did otherwise than all runs of the original, and what is not compared.
 
-    That differs between runs of the original, or (`fewer_values`) stays on the cluster in the patched script.
+    Not compared are what differs between runs of the original, and with `fewer_values` values that the patched script
+    leaves on the cluster.
     """
     found: list[str] = []
     varies: list[str] = []

@@ -72,7 +72,7 @@ def prove(
     *,
     budget_s: float,  # seconds for all runs; the first pairs are run in any case
     says: Callable[[str], object] = lambda text: None,
-    fewer_values: bool = False,  # whether the patched script's client may get fewer values
+    fewer_values: bool = False,  # True: the patched script's client may get fewer values
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
     originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}

@@ -172,7 +172,7 @@ def _write_bytecode() -> None:
     """Compile what a script's process imports of ours: it writes no bytecode, and would compile it each time."""
     import compileall
 
-    if sys.dont_write_bytecode:
+    if sys.dont_write_bytecode or not os.access(PACKAGE, os.W_OK):
         return
     for package in ("capture", "driver", "model", "own_code"):
         compileall.compile_dir(PACKAGE / package, quiet=2)

@@ -1,4 +1,4 @@
-"""Arguments that are better left out: joblib's `pre_dispatch`, and `scheduler` of a computation beside a cluster."""
+"""Arguments that are better left out: `workers`, joblib's `pre_dispatch`, and `scheduler` beside a cluster."""
 
 from __future__ import annotations
 
@@ -7,25 +7,41 @@ from functools import partial
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import Answer, Patched, Source, answer, argument, becomes, called
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, argument, becomes, called
+
+SENDS = ("submit", "map", "compute", "persist", "gather")
+
+
+def workers(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    names = ("workers", "allow_other_workers")
+    return _rewrite(module, place, SENDS, names, "any worker may run the tasks", "it is not one call that has")
 
 
 def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    return _rewrite(module, place, ("Parallel",), "pre_dispatch", "joblib sends more calls at once")
+    return _rewrite(module, place, ("Parallel",), ("pre_dispatch",), "joblib sends more calls at once")
 
 
 def scheduler(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    return _rewrite(module, place, ("compute", "persist"), "scheduler", "the cluster computes")
+    return _rewrite(module, place, ("compute", "persist"), ("scheduler",), "the cluster computes")
 
 
-def _rewrite(module: cst.Module, place: Place | None, calls: tuple[str, ...], name: str, what: str) -> Answer:
+def _rewrite(
+    module: cst.Module,
+    place: Place | None,
+    calls: tuple[str, ...],
+    names: tuple[str, ...],  # arguments that go; calls without the first one stay
+    what: str,
+    otherwise: str = "no call there has",
+) -> Answer:
     source = Source(module)
-    found = [each for each in source.all(cst.Call) if called(each) in calls and argument(each, name)]
-    return answer(partial(_left_out, name, what), source, source.nearest(found, place), f"no `{name}=` stands there")
+    found = [each for each in source.all(cst.Call) if called(each) in calls and argument(each, names[0])]
+    return answer(partial(_left_out, names, what), source, source.nearest(found, place), f"{otherwise} `{names[0]}=`")
 
 
-def _left_out(name: str, what: str, source: Source, call: cst.Call) -> Patched:
-    kept = [each for each in call.args if each is not argument(call, name)]
+def _left_out(names: tuple[str, ...], what: str, source: Source, call: cst.Call) -> Patched:
+    if "workers" in names and argument(call, "resources"):
+        raise Refused("the call asks for resources, too")
+    kept = [each for each in call.args if not (each.keyword and each.keyword.value in names)]
     if kept:
         kept[-1] = kept[-1].with_changes(comma=call.args[-1].comma)
     return Patched(source.edited({call: becomes(call.with_changes(args=kept))}).module, what)

@@ -201,7 +201,7 @@ def test_a_killed_watch_leaves_nothing_on_the_cluster(
 ) -> None:
     """Half of the rounds kill after the first look, the others at any moment after the start of the process."""
     name = pickle.loads(pickle.dumps(Shipment(recorder, "__name__")))
-    sent = sys.modules[name]  # as the scheduler has it, which is in this process
+    sent = sys.modules[name]  # the module that the scheduler uses, which is in this process
     monkeypatch.setattr(sent, "ALONE_S", 0.5)
     chance = random.Random(number)
     before = left_on(client)

@@ -135,9 +135,8 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
     if kind == ROWS:
         at = next(i for i, frame in enumerate(path) if frame in BY_ROWS)
         call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"
-        above = (
-            path[:at] if any(map(is_users, path[:at])) else path
-        )  # `DataFrame.apply` of Dask: in the function itself
+        # With `apply` of Dask's DataFrame, only the function of a row is the user's.
+        above = path[:at] if any(map(is_users, path[:at])) else path
         return f"in pandas on an object of each row (`{call}`)", above
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:

@@ -117,14 +117,16 @@ def _noted(observation: Observation) -> list[LargePart]:
     return [LargePart.from_mapping(each) for each in observation.trial.facts.get("large") or ()]
 
 
+@once
 def all_tasks(observation: Observation) -> Ints:
     """Tasks that the client sent with each graph of `submissions`, as far as the graph was large; 0 when unknown."""
     noted = {each.graph_nbytes: each.tasks for each in _noted(observation)}
     return np.array([noted.get(each, 0) for each in submissions(observation).nbytes.tolist()], np.int64)
 
 
+@once
 def needless(observation: Observation) -> Bools:
-    """Which graphs of `submissions` had many more tasks than their results needed."""
+    """True for the graphs of `submissions` that had many more tasks than their results needed."""
     return all_tasks(observation) >= NEEDLESS * np.maximum(submissions(observation).tasks, 1)
 
 
