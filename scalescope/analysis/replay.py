@@ -31,6 +31,7 @@ class Replay:
     delay: Floats  # seconds until runnable, from the end of its last need in its phase or the begin of the phase
     phase: Ints  # number of its phase, from 0
     pauses: Floats  # seconds from the end of the previous phase to the begin of each phase
+    sent: Ints  # number of the graph with which each task was sent
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
@@ -55,6 +56,7 @@ class Replay:
             delay=np.maximum(runnable - since, 0.0),
             phase=phase,
             pauses=pauses,
+            sent=attempts.graph[useful],
         )
 
     def makespan(self, threads: int) -> float:
@@ -69,8 +71,9 @@ class Replay:
         return _Schedule.of(seconds, delay, node, need, self.phase[order], self.pauses).makespan(threads)
 
     def sent_at_once(self) -> Replay:
-        """The same tasks in one phase: those that need nothing are runnable at its begin."""
-        first = np.diff(self.graph.first) == 0
+        """The same tasks in one phase: those that need nothing of their own graph do not wait for it."""
+        inside = self.sent[self.graph.needs] == self.sent[self.graph.node]
+        first = np.bincount(self.graph.node[inside], minlength=len(self.sent)) == 0
         phase, delay = np.zeros_like(self.phase), np.where(first, 0.0, self.delay)
         return replace(self, phase=phase, pauses=self.pauses[:1], delay=delay)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 from scalescope.capture.called_cluster import OwnScheduler
 from scalescope.capture.user_code import is_library
-from scalescope.model.records import FLOW, IMPORT, LOCAL, META, OTHER_CLUSTER, Columns, from_rows
+from scalescope.model.records import FLOW, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED, Columns, from_rows
 
 _logger = logging.getLogger(__name__)
 
@@ -27,23 +27,20 @@ _logger = logging.getLogger(__name__)
 # longest
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 
-_FLOW_ENGINE = "/prefect/flow_engine.py"
+_FLOW_ENGINE, _DELAYED = "/prefect/flow_engine.py", "/dask/delayed.py"
 _META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's functions
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
 class CodePlace(NamedTuple):
-    """The innermost frame of the user's code, and the purpose of its call if that is not the code's own work."""
+    """The innermost frame of the user's code, and what its call is for."""
 
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
     waits: bool = False  # True if it waits for a cluster
-    imports: bool = False
-    flow: bool = False  # True if Prefect worked around the function of a flow
-    meta: bool = False  # True if Dask called it to learn the type of its result
+    purpose: str = ""  # value of the column `what`, if that is not the name of a call
     elsewhere: bool = False  # whether it is in a call for another cluster
-    local: bool = False  # True if one of Dask's own schedulers computes there
 
 
 class ClientWatch:
@@ -151,16 +148,14 @@ class ClientWatch:
                 self._rows.append((place, since, until))
 
     def _place(self, frame: FrameType | None) -> CodePlace:
-        waits, imports, flow, elsewhere = _waits(frame), False, False, False
-        if local := _of_local_scheduler(frame):
-            frame = local
+        waits, elsewhere = _waits(frame), False
+        frame, purpose = _past_the_cluster(frame)
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
                 at = frame.f_code, frame.f_lasti, frame.f_lineno or 0
-                return CodePlace(*at, waits or elsewhere, imports, flow, _meta(frame), elsewhere, local is not None)
-            imports = imports or file.startswith("<frozen importlib")
-            flow = flow or file.endswith(_FLOW_ENGINE)
+                return CodePlace(*at, waits or elsewhere, purpose or META * _meta(frame), elsewhere)
+            purpose = purpose or _purpose(file, frame.f_code.co_name)
             # an outer call, nearer to the user's code, tells more than an inner one
             another = self._scheduler.is_another(frame) if self._scheduler else None
             elsewhere = elsewhere if another is None else another
@@ -196,19 +191,37 @@ def _waits(frame: FrameType | None) -> bool:
     return depth > 0 and name.partition(".")[0] == "distributed"
 
 
+def _purpose(file: str, function: str) -> str:
+    if file.startswith("<frozen importlib"):
+        return IMPORT
+    if file.endswith(_FLOW_ENGINE):
+        return FLOW
+    return TRAVERSED if file.endswith(_DELAYED) and function == "unpack_collections" else ""
+
+
 def _meta(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_name not in _META:
         frame = frame.f_back
     return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dask"
 
 
-def _of_local_scheduler(frame: FrameType | None) -> FrameType | None:
-    # returns the frame in which one of Dask's own schedulers runs tasks, if any
-    while frame is not None and (
-        frame.f_code.co_name != "get_async" or frame.f_globals.get("__name__") != "dask.local"
-    ):
-        frame = frame.f_back
-    return frame
+def _past_the_cluster(frame: FrameType | None) -> tuple[FrameType | None, str]:
+    """The frame below which tasks run without the cluster, and what runs them; `frame` and empty if none does."""
+    at = frame
+    while at is not None:
+        name, module = at.f_code.co_name, at.f_globals.get("__name__")
+        if name == "get_async" and module == "dask.local":
+            return at, LOCAL
+        if (
+            name == "__call__"
+            and module == "joblib.parallel"
+            and at.f_back
+            and not is_library(at.f_back.f_code.co_filename)
+        ):
+            backend = type(getattr(at.f_locals.get("self"), "_backend", None)).__name__
+            return (frame, "") if backend == "DaskDistributedBackend" else (at, JOBLIB)
+        at = at.f_back
+    return frame, ""
 
 
 def _described(place: CodePlace) -> tuple[str, str]:
@@ -219,8 +232,8 @@ def _described(place: CodePlace) -> tuple[str, str]:
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
     if place.elsewhere:
         return where, OTHER_CLUSTER
-    if place.imports or place.flow or place.meta or place.local:
-        return where, LOCAL if place.local else IMPORT if place.imports else FLOW if place.flow else META
+    if place.purpose:
+        return where, place.purpose
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
     lines = linecache.getlines(code.co_filename)
     if not 0 < line <= end_line <= len(lines):

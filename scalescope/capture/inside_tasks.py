@@ -52,6 +52,8 @@ _READING = (
     *("load", "read", "open", "connect", "recv", "scan", "glob", "listdir", "walk", "parse", "fetch", "request"),
     *("from_pretrained", "stat", "do_handshake"),
 )
+# Beginnings of the names of the user's own functions that set something up
+_SETTING_UP = ("load", "open", "connect", "init", "setup", "set_up", "download")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
 COUNTED = 500  # most tasks of a prefix that are told apart
@@ -275,7 +277,7 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
             yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
     for frame, of_user, caller, by_user in zip(frames, users, frames[1:], users[1:], strict=False):
         name = frame.f_code.co_name
-        reads = reads or (not of_user and name.lower().startswith(_READING))
+        reads = reads or name.lower().startswith(_SETTING_UP if of_user else _READING)
         if by_user and (arguments := _arguments(frame)) is not None:
             name = getattr(frame.f_code, "co_qualname", name).removesuffix(".__init__").rpartition("<locals>.")[2]
             yield (name, arguments, frame_text(_info(caller))), reads

@@ -149,7 +149,10 @@ SENDING = ("compute", "map", "persist", "submit")  # last names in the column `w
 IMPORT = "import"  # value of the column `what`: modules were imported
 FLOW = "prefect.flow"  # value of the column `what`: Prefect began or ended a flow around the user's function
 META = "dask.meta"  # value of the column `what`: Dask called a function of tasks in the client for its meta
+TRAVERSED = "dask.delayed"  # value of the column `what`: a call of a delayed function searched its arguments
 LOCAL = "dask.local"  # value of the column `what`: one of Dask's own schedulers computed in the client's process
+JOBLIB = "joblib"  # value of the column `what`: joblib computed without the cluster
+PAST_THE_CLUSTER = (LOCAL, JOBLIB)
 OTHER_CLUSTER = "other-cluster"  # value of the column `what`: a wait or call for another cluster
 ONCE = (IMPORT, FLOW)  # values of the column `what` that cost the same for any amount of work
 # Faults on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.

@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
+from scalescope.model import spool
 from scalescope.own_code import process, record
 from scalescope.owner import make_folder, replace_file
 
@@ -198,7 +200,7 @@ def _worker_time(folder: Path) -> float:
 
 
 def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """The fact `rounds` of the largest of several clusters of one line, each closed before the next was made."""
+    """The fact `rounds` of the largest of several clusters of one line that were used one after another."""
     made: list[dict[str, Any]] = []
     for _, event in record.events(outcome.folder):
         if "made" in event:
@@ -207,18 +209,25 @@ def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str
             made[-1]["closed_s"] += event["closed_s"]
     found = {}
     for line in {each["made"] for each in made}:
-        each_s = [each["start_s"] + each["closed_s"] for each in made if each["made"] == line and each["closed_s"]]
-        numbers = {str(each["cluster"]) for each in made if each["made"] == line}
-        of_line = [folder for folder in kept if folder.name in numbers]
-        if not len(each_s) == len(numbers) > 1:
+        rounds = {str(each["cluster"]): each for each in made if each["made"] == line}
+        of_line = [folder for folder in kept if folder.name in rounds]
+        if len(rounds) < 2:
             continue
         with suppress(Exception):  # judging the clusters reports what cannot be read
             sizes = {tuple(sorted(record.Recorded.read(folder).threads.values())) for folder in of_line}
-            if len(sizes) == 1:  # not a comparison of sizes
-                saved_s = sum(each_s) * (1 - 1 / len(each_s))
+            in_turn = all(each["closed_s"] for each in rounds.values()) or _in_turn(of_line)
+            if len(sizes) == 1 and in_turn:  # not a comparison of sizes
+                saved_s = sum(each["start_s"] + each["closed_s"] for each in rounds.values()) * (1 - 1 / len(rounds))
                 largest = max(of_line, key=_worker_time)
-                found[largest] = {"clusters": len(each_s), "saved_s": saved_s, "script_s": outcome.real_s}
+                found[largest] = {"clusters": len(rounds), "saved_s": saved_s, "script_s": outcome.real_s}
     return found
+
+
+def _in_turn(clusters: Sequence[Path]) -> bool:
+    """Whether each cluster ran its tasks before the next ran any."""
+    tasks = [spool.read(folder / "tasks.spool", partial=True)["tasks"] for folder in clusters]
+    spans = sorted((min(each["start"]), max(each["stop"])) for each in tasks)
+    return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
 
 
 def ending(status: int | None, real_s: float) -> str:

@@ -1,4 +1,4 @@
-"""Arguments that are better left out: `workers`, joblib's `pre_dispatch`, and `scheduler` beside a cluster."""
+"""What is better left out: the arguments `workers`, `pre_dispatch`, `backend` and `scheduler`, and a wait."""
 
 from __future__ import annotations
 
@@ -23,6 +23,27 @@ def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> A
 
 def scheduler(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     return _rewrite(module, place, ("compute", "persist"), ("scheduler",), "the cluster computes")
+
+
+def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    return _rewrite(module, place, ("Parallel",), ("backend",), "joblib computes on the cluster")
+
+
+def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    lines = [each for each in source.all(cst.SimpleStatementLine) if _waits(each) and source.is_at(each, place)]
+
+    def without(source: Source, line: cst.SimpleStatementLine) -> Patched:
+        return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
+
+    return answer(without, source, lines, "no line there only waits")
+
+
+def _waits(line: cst.SimpleStatementLine) -> bool:
+    match line.body:
+        case [cst.Expr(value=cst.Call() as call)]:
+            return called(call) in ("wait", "progress")
+    return False
 
 
 def _rewrite(

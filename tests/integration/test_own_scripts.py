@@ -217,6 +217,17 @@ SCRIPTS = {
                 print([rows(n) for n in (10, 20, 30)])
         """,
     ),
+    "cluster_for_each_file_left_open": (
+        "cluster-in-each-round",
+        """
+            from dask.distributed import Client
+            def rows(n):
+                client = Client(n_workers=1, threads_per_worker=1, dashboard_address=None)
+                return sum(client.gather(client.map(abs, range(n))))
+            if __name__ == "__main__":
+                print([rows(n) for n in (10, 20, 30)])
+        """,
+    ),
     "scheduler_of_dask": (
         "local-scheduler",
         """

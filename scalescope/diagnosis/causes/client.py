@@ -16,7 +16,7 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import kept_bytes
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import FLOW, LOCAL, META, ONCE
+from scalescope.model.records import FLOW, META, ONCE, PAST_THE_CLUSTER, TRAVERSED
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -36,6 +36,7 @@ _DATA = ("scatter", "replicate")  # calls of the client that send data
 # Calls of the client that send neither data nor tasks.
 OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
+WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
 # Number of times, and share of the seconds, that the client did the same while tasks ran, from which it is a habit
 OFTEN, OVERLAP = 2, 0.02
@@ -156,12 +157,14 @@ def client_busy(observation: Observation) -> Finding | None:
     once = np.array([what in ONCE for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
-    own &= [what != LOCAL for _, what in found.doing]  # local-scheduler
+    own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # local-scheduler
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
         if spent.what == META:
             did, remedy = "called a function of the tasks, for Dask to learn what it returns,", NAME_META
+        elif spent.what == TRAVERSED:
+            did, remedy = "searched the arguments of delayed functions for Dask's objects, item by item,", WRAP_ONCE
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
     if spent := ClientSpending.of(observation, own, without):
         did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"

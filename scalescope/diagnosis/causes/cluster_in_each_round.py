@@ -14,9 +14,9 @@ FEWEST = 3  # clusters of one line, from which they are made in rounds
 CLUSTER_IN_EACH_ROUND = TrialCause(
     code="cluster-in-each-round",
     title="A cluster is started in each round",
-    needs="A script made at least three clusters of the same size at one line, each after the last was closed. To "
+    needs="A script made at least three clusters of the same size at one line, and used them one after another. To "
     "start and close all but one took at least 10 % of the script's time (fact rounds).",
-    ruled_out_by="Clusters of different sizes, as in a comparison. Clusters that are open at the same time.",
+    ruled_out_by="Clusters of different sizes, as in a comparison. Clusters whose tasks run at the same time.",
     remedy="Make one cluster before the loop",
     link="https://distributed.dask.org/en/stable/client.html",
     rules_out=("idle-workers-cause-unknown",),  # one of its short rounds

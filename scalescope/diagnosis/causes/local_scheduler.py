@@ -1,4 +1,4 @@
-"""One of Dask's own schedulers computes in the client's process, while the cluster is idle."""
+"""One of Dask's own schedulers, or joblib, computes in the client's process, while the cluster is idle."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import client_time
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import LOCAL
+from scalescope.model.records import JOBLIB, PAST_THE_CLUSTER
 from scalescope.model.words import duration
+
+# What ran past the cluster, and the remedy: by whether it was joblib.
+SAID = {
+    False: (
+        "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
+        "take `scheduler=` out of that call (or out of `dask.config`): without it, Dask computes on the cluster",
+    ),
+    True: (
+        "joblib at {where} computed beside it, by a backend of its own",
+        "call it under `joblib.parallel_config(backend='dask')`, and without `backend=` in `Parallel(...)`, which wins",
+    ),
+}
 
 LOCAL_SCHEDULER = TrialCause(
     code="local-scheduler",
     title="Dask computes past the cluster",
     needs="For at least 10 % of the worker time, and 0.1 s, one of Dask's own schedulers (`threads`, `processes` or "
-    "`sync`) computed in the client's process, while the cluster had no task.",
+    "`sync`) computed in the client's process, or joblib with another backend than Dask's, while the cluster had no "
+    "task.",
     ruled_out_by="Code of the client's own (client-busy). Tasks that ran on the cluster meanwhile.",
     remedy="Compute on the cluster: without `scheduler=`",
     link="https://docs.dask.org/en/stable/scheduling.html#configuration",
@@ -30,7 +43,7 @@ LOCAL_SCHEDULER = TrialCause(
 @LOCAL_SCHEDULER.finds
 def local_scheduler(observation: Observation) -> Finding | None:
     """`lost_s`: all threads, while such a scheduler computed and the cluster had no task."""
-    chosen = np.array([what == LOCAL for what in observation.column("client", "what")], dtype=bool)
+    chosen = np.array([what in PAST_THE_CLUSTER for what in observation.column("client", "what")], dtype=bool)
     seconds, whole_s = observation.numbers("client", "seconds"), observation.trial.real_s
     if chosen.any() and observation.attempts is not None:
         seconds = client_time(observation).seconds.sum(axis=1) / observation.threads
@@ -38,14 +51,15 @@ def local_scheduler(observation: Observation) -> Finding | None:
     spent_s = float(seconds[chosen].sum())
     if spent_s < max(0.1, NOTEWORTHY * whole_s):
         return None
-    where = observation.column("client", "where")[int(np.where(chosen, seconds, 0.0).argmax())]
+    row = int(np.where(chosen, seconds, 0.0).argmax())
+    where = observation.column("client", "where")[row]
+    said, remedy = SAID[observation.column("client", "what")[row] == JOBLIB]
     return LOCAL_SCHEDULER.finding(
         observation,
         spent_s * observation.threads,
-        f"For {duration(spent_s)} the cluster had no task: `compute` at {where} ran one of Dask's own schedulers "
-        "in the process of the client.",
-        "take `scheduler=` out of that call (or out of `dask.config`): without it, Dask computes on the cluster",
-        Evidence("seconds in Dask's own scheduler", round(spent_s, 3), "table client"),
+        f"For {duration(spent_s)} the cluster had no task: {said.format(where=where)}.",
+        remedy,
+        Evidence("seconds in the client's own scheduler", round(spent_s, 3), "table client"),
         confidence=0.9,
         severity=None if observation.attempts is not None else Severity.HIGH,
         place=Place.of(str(where)),

@@ -6,11 +6,13 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
+from scalescope.diagnosis.evidence.client_time import held_back_at
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
+from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.task_batches import are_first, task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
-from scalescope.diagnosis.premises import ENOUGH
+from scalescope.diagnosis.premises import ENOUGH, RESULTS_FIT
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -19,6 +21,8 @@ FIRST = (
     "do once, before the tasks, what each worker does at first (imports, connections, a model to be loaded: "
     "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
 )
+
+MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
 
 STRAGGLER = TrialCause(
     code="straggler",
@@ -53,6 +57,7 @@ def straggler(observation: Observation) -> Finding | None:
     took = float(attempts.stop[longest] - attempts.start[longest])
     median = float(task_batches(observation).median[worst.batch])
     first = are_first(observation, task_batches(observation).tasks(worst.batch))
+    without_wait = _without_wait(observation, lost_s)
     others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
     began = float(attempts.start[task_batches(observation).tasks(worst.batch)].min())
     early = began + took <= worst.end_s and attempts.start[longest] > began
@@ -69,7 +74,8 @@ def straggler(observation: Observation) -> Finding | None:
         f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.{_said(first)}",
         Remedy(FIRST, saved_s=0.0)
         if first
-        else Remedy(
+        else without_wait
+        or Remedy(
             f"{act}; if it is fast when run alone, look at its worker {worker} instead", changes=() if early else None
         ),
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
@@ -78,6 +84,7 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
+        place=held_back_at(observation) if without_wait else None,
     )
 
 
@@ -113,7 +120,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     prefix = attempts.prefix[int(worst.tasks[-1])]
     nbytes = task_column(observation, "nbytes")[worst.tasks]
     by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
-    first = are_first(observation, worst.tasks)
+    first, without_wait = are_first(observation, worst.tasks), _without_wait(observation, lost_s)
     sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
     divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
     saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads
@@ -126,7 +133,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         f"for the last of them.{_said(first)}",
         Remedy(FIRST, saved_s=0.0)
         if first
-        else Remedy(
+        else without_wait
+        or Remedy(
             f"{divide}, and into more of them: at least {wanted:,} `{prefix}` tasks for "
             f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
             saved_s=saved_s,
@@ -139,6 +147,20 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks", len(durations), "in flight together"),
         Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
+        place=held_back_at(observation) if without_wait else None,
+    )
+
+
+def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
+    """The remedy where the client waited for the stage before it sent tasks that could have begun earlier."""
+    saved_s, place = sent_at_once_saves_s(observation), held_back_at(observation)
+    if saved_s is None or place is None or saved_s < MOSTLY * lost_s / observation.threads:
+        return None
+    return Remedy(
+        f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, "
+        "each of which begins when its own inputs are there",
+        saved_s=saved_s,
+        premise=RESULTS_FIT,
     )
 
 

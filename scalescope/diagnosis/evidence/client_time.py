@@ -55,9 +55,19 @@ def client_time(observation: Observation) -> ClientTime:
 @once
 def asked_at(observation: Observation) -> Place | None:
     """The line of the user's code at which the client sent tasks or waited for results for longest."""
+    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
+    return _longest(observation, observation.client_waits | sends)
+
+
+@once
+def held_back_at(observation: Observation) -> Place | None:
+    """The line of the user's code at which the client waited for longest in a call that gets no results."""
+    calls = np.array([call in ("wait", "progress") for call in observation.client_calls], dtype=bool)
+    return _longest(observation, observation.client_waits & calls)
+
+
+def _longest(observation: Observation, chosen: Bools) -> Place | None:
     seconds: dict[str, float] = defaultdict(float)
-    sends = [call in SENDING for call in observation.client_calls]
-    chosen = observation.client_waits | np.array(sends, dtype=bool)
     rows = zip(observation.column("client", "where"), observation.numbers("client", "seconds"), chosen, strict=True)
     for where, spent, asks in rows:
         if asks and where:

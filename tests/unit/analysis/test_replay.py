@@ -23,6 +23,7 @@ def problem(seconds: list[float], needs: list[tuple[int, int]] = (), **given: An
     """Tasks of these durations, all of them known from the start."""
     count = len(seconds)
     arrays = {"rank": np.arange(count), "delay": np.zeros(count), "phase": np.zeros(count, np.int64)}
+    arrays["sent"] = np.zeros(count, np.int64)
     return Replay(
         seconds=np.array(seconds, np.float64),
         graph=graph_of(count, needs),

@@ -17,6 +17,7 @@ from typing import Any
 
 import dask
 import dask.array as da
+import joblib
 import pytest
 
 from scalescope.analysis.attempts import Attempts
@@ -25,7 +26,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
 from scalescope.model import spool
-from scalescope.model.records import LOCAL, META
+from scalescope.model.records import JOBLIB, LOCAL, META, TRAVERSED
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.run.trials import read_records
 
@@ -102,6 +103,25 @@ def test_dasks_own_scheduler_is_marked_as_such_at_the_line_that_calls_it(schedul
         dask.delayed(time.sleep)(0.3).compute(scheduler=scheduler)
 
     assert spent(watched(compute).columns(0.0))["compute", LOCAL, 0] == pytest.approx(0.3, rel=0.4)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_joblib_without_the_cluster_is_marked_as_such_at_the_line_that_calls_it(jobs: int) -> None:
+    def compute() -> None:
+        joblib.Parallel(n_jobs=jobs, backend="threading")([joblib.delayed(time.sleep)(0.15)] * 2 * jobs)
+
+    assert spent(watched(compute).columns(0.0))["compute", JOBLIB, 0] == pytest.approx(0.3, rel=0.4)
+
+
+def test_the_search_for_dasks_objects_in_an_argument_is_marked_as_such() -> None:
+    rows, wrapped = [{"id": i} for i in range(20_000)], dask.delayed(len)
+
+    def call() -> None:
+        for _ in range(3):
+            wrapped(rows)
+
+    found = spent(watched(call).columns(0.0))
+    assert found["call", TRAVERSED, 0] > 0.5 * sum(found.values())
 
 
 def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:

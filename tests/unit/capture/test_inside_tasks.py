@@ -7,6 +7,7 @@ import configparser
 import hashlib
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -166,6 +167,27 @@ def test_a_call_that_reads_the_same_in_each_task_is_told_apart(workers: Client, 
     assert same is not None
     assert (same.function, same.arguments, same.prefix) == ("load", repr(str(paths[0])), "scoring")
     assert 8 < same.tasks <= 12
+
+
+def load_detector(size: int) -> int:
+    time.sleep(0.08)
+    return size
+
+
+def draw(size: int) -> int:
+    time.sleep(0.04)
+    return random.randrange(size)
+
+
+def detecting(number: int) -> int:
+    return load_detector(640) + draw(640) + number
+
+
+def test_a_function_that_sets_something_up_by_its_name_counts_as_reading(workers: Client, tmp_path: Path) -> None:
+    _, tables = recorded(workers, tmp_path, detecting)
+    same = same_call(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
+    assert same is not None
+    assert (same.function, same.arguments) == ("load_detector", "640")
 
 
 @pytest.mark.parametrize(

@@ -438,6 +438,27 @@ OTHERS = {
         "print(dask.compute(a, b))",
         {},
     ),
+    "a backend of joblib": (
+        "local-scheduler",
+        "left_out:backend",
+        "Parallel(n_jobs=2, backend='threading')(delayed(f)(x) for x in xs)",
+        "Parallel(n_jobs=2)(delayed(f)(x) for x in xs)",
+        {},
+    ),
+    "a wait": (
+        "skewed-tasks",
+        "left_out:wait",
+        CLIENT + "raw = client.map(f, xs)\nwait(raw)\nprint(client.gather(client.map(g, raw)))",
+        CLIENT + "raw = client.map(f, xs)\nprint(client.gather(client.map(g, raw)))",
+        {},
+    ),
+    "an argument that is searched": (
+        "client-busy",
+        "delayed_once",
+        "for x in xs:\n    lazy.append(dask.delayed(f)(x, rows))",
+        "rows_once = dask.delayed(rows)\nfor x in xs:\n    lazy.append(dask.delayed(f)(x, rows_once))",
+        {},
+    ),
     "chunks of xarray": (
         "tiny-tasks",
         "partitions:larger",

@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Place, Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT, LOCAL, META, OTHER_CLUSTER
+from scalescope.model.records import ACTOR_CALLS, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
@@ -88,16 +88,22 @@ def test_a_scheduler_of_dask_in_the_client_is_found_beside_an_idle_cluster(secon
         assert finding.place == Place("my_job.py", 9, "main")
 
 
-def test_a_scheduler_of_dask_in_the_client_is_the_reason_why_nothing_was_measured():
+@pytest.mark.parametrize("what", [LOCAL, JOBLIB])
+def test_what_computes_past_the_cluster_is_the_reason_why_nothing_was_measured(what, golden):
     trial = replace(
         Cluster(2).observe([]).trial, real_s=5.0, facts={"ran": "script"}, reason="no task ran on the cluster"
     )
     none = Observation.of(trial, {})
-    (finding,) = find(watched(none, (4.0, ("my_job.py:9 main", LOCAL, 0)))).values()
+    (finding,) = find(watched(none, (4.0, ("my_job.py:9 main", what, 0)))).values()
+    golden(finding)
     assert (finding.code, finding.severity, finding.lost_s) == ("local-scheduler", Severity.HIGH, pytest.approx(8.0))
     assert not find(watched(none, (4.0, SLEEP)))
     judged = diagnose(Sweep("s.py", points=({"workers": 2},)), [replace(trial, findings=(finding,))])
     assert [each.code for each in judged.findings] == ["local-scheduler"]
+
+
+def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(golden):
+    golden(find(watched(rounds(pause=4.0), *in_rounds(4.0, ("my_job.py:9 main", TRAVERSED, 0))))["client-busy"])
 
 
 def test_a_client_that_works_while_tasks_run_or_in_a_very_short_trial_is_healthy():
