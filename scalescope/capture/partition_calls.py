@@ -5,13 +5,16 @@ Results are unchanged unless the configuration sets `NPARTITIONS`.
 
 from __future__ import annotations
 
+import glob
 import inspect
+import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sized
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from pathlib import PurePath
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -19,7 +22,16 @@ from scalescope.capture.instrument import Hook, Instrumented
 from scalescope.capture.user_code import line_of_user
 from scalescope.errors import InvalidField
 from scalescope.model.large_part import LargePart
-from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, FROM_PANDAS, NPARTITIONS, PartitionCall
+from scalescope.model.partition_calls import (
+    BAG,
+    CREATE,
+    DIVIDED,
+    FROM_PANDAS,
+    NPARTITIONS,
+    READ_CSV,
+    READ_TEXT,
+    PartitionCall,
+)
 
 # Functions that return a collection, by the module from which users call them.
 CALLS: dict[str, tuple[str, ...]] = {
@@ -34,6 +46,7 @@ CALLS: dict[str, tuple[str, ...]] = {
 COUNTED = (BAG, FROM_PANDAS, "dask.dataframe.from_map", "dask.array.from_array")
 BEAM = "apache_beam"
 MOST = 50  # most calls kept in a trial
+COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".snappy")  # endings of files that are never cut
 
 
 class Notes(list[PartitionCall]):
@@ -58,7 +71,8 @@ class Notes(list[PartitionCall]):
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
-        asked = PartitionCall(call, where, items, partitions, *_chunks(made))
+        nbytes = _bytes_to_cut(given) if call in (READ_TEXT, READ_CSV) else None
+        asked = PartitionCall(call, where, items, partitions, *_chunks(made), nbytes)
         # inner calls of a library, such as `from_map` in `read_csv`, were noted first
         self[:] = [each for each in self if not self._within(each, asked)]
         if asked not in self:
@@ -139,6 +153,19 @@ def _length(given: Any) -> int | None:
     try:
         return len(given) if isinstance(given, Sized) else None
     except TypeError:  # a NumPy array without dimensions has no length
+        return None
+
+
+def _bytes_to_cut(paths: Any) -> int | None:
+    """Bytes of files on this host that can be read in blocks; None where one is not such a file."""
+    found = [
+        each for name in ([paths] if isinstance(paths, str | PurePath) else paths) for each in glob.glob(str(name))
+    ]
+    if not found or len(found) > MOST or any(each.endswith(COMPRESSED) for each in found):
+        return None
+    try:
+        return sum(map(os.path.getsize, found))
+    except OSError:
         return None
 
 

@@ -48,6 +48,7 @@ FEWER_OPTIONS = {
     "dask.dataframe.read_parquet": "call `.repartition(npartitions={n})` on what it returns, or write {n} larger files "
     "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
+LEAST_BLOCK = 100  # bytes; files that make smaller blocks are no work to divide
 ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # begins the names of calls that make arrays
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
@@ -85,10 +86,21 @@ def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
 
 def more(call: PartitionCall, parts: int) -> str:
     """How to tell a call to make at least so many partitions."""
+    if (size := block(call, parts)) is not None:
+        return f"pass `blocksize={size:_}` for at least {parts:,} partitions{f' at {call.where}' if call.where else ''}"
     is_array = call.call.startswith(ARRAY)
     how = CHUNKS if is_array else CALL_OPTIONS.get(call.call, "make")
     at = f" at {call.where}" if call.where else ""
     return f"{how} at least {parts:,} {'chunks' if is_array else 'partitions'}{at}"
+
+
+def block(call: PartitionCall, parts: int) -> int | None:
+    """Bytes of a block with which a call makes at least so many partitions, in two figures; None if too few."""
+    if call.nbytes is None or call.nbytes < LEAST_BLOCK * parts:
+        return None
+    exact = call.nbytes // parts
+    unit = int(10 ** (len(str(exact)) - 2))
+    return exact // unit * unit
 
 
 def fewer(call: PartitionCall, times: int) -> tuple[str, int]:

@@ -16,6 +16,7 @@ _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))
 # Evidence that a remedy reads: tasks to keep in flight, the factor by which each task must do more, and the number of
 # tasks in all graphs that were sent one after another
 IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "times as much for each task", "tasks in them"
+BLOCK = "bytes of a block"
 # Codes of findings about trust in the numbers, not about why a workload is slow.
 # A finding of severity `info` limits no trust.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})

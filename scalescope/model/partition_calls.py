@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 
 BAG, CREATE, FROM_PANDAS = "dask.bag.from_sequence", "apache_beam.Create", "dask.dataframe.from_pandas"
+READ_TEXT, READ_CSV = "dask.bag.read_text", "dask.dataframe.read_csv"
 DIVIDED = (BAG, CREATE, FROM_PANDAS)  # calls that take a number of partitions
 # Dask configuration key: fewest partitions that each of these calls makes, if there are as many items
 NPARTITIONS = "scalescope.npartitions"
@@ -22,3 +23,4 @@ class PartitionCall(Mapped):
     partitions: int
     shape: tuple[int, ...] = ()  # elements of an array along each axis; empty if it is no array, or unknown
     chunk: tuple[int, ...] = ()  # elements of its largest chunk along each axis
+    nbytes: int | None = None  # bytes of the text files that it reads, if it can cut them; None if unknown

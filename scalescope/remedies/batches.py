@@ -9,9 +9,12 @@ for start in range(0, len(items), 8):                      for start in range(0,
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import libcst as cst
 
-from scalescope.model.finding import SENT, Finding, Place
+from scalescope.model.finding import SENT, TIMES, Finding, Place
 from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, dotted, resized, walk
 
 
@@ -20,9 +23,20 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     if not isinstance(tasks, int):
         return NotHere("the finding names no number of tasks")
 
+    return _resized(module, place, lambda now: max(now, tasks))
+
+
+def longer(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    """Batches that are a task each: as many times as long as the finding says."""
+    times = next((each.value for each in finding.evidence if each.what == TIMES), None)
+    if not isinstance(times, int | float) or times <= 1:
+        return NotHere("the finding names no size")
+    return _resized(module, place, lambda now: now * math.ceil(times))
+
+
+def _resized(module: cst.Module, place: Place | None, change: Callable[[int], int]) -> Answer:
     def larger(source: Source, call: cst.Call) -> Patched | Setting:
-        uses = [call.args[2].value, *_steps(source, call)]
-        return resized(source, uses, lambda now: max(now, tasks), "a batch has {} items")
+        return resized(source, [call.args[2].value, *_steps(source, call)], change, "a batch has {} items")
 
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "range" and len(each.args) == 3]

@@ -7,7 +7,7 @@ from functools import partial
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, argument, becomes, called
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, argument, becomes, called, dotted
 
 SENDS = ("submit", "map", "compute", "persist", "gather")
 
@@ -22,7 +22,23 @@ def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> A
 
 
 def scheduler(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    return _rewrite(module, place, ("compute", "persist"), ("scheduler",), "the cluster computes")
+    found = _rewrite(module, place, ("compute", "persist"), ("scheduler",), "the cluster computes")
+    return found if isinstance(found, Patched) else _configured(module)
+
+
+def _configured(module: cst.Module) -> Answer:
+    """Leave out `dask.config.set(scheduler=...)`, of which there must be one."""
+    source = Source(module)
+    calls = [each for each in source.all(cst.Call) if dotted(each.func).endswith("config.set")]
+
+    def without(source: Source, call: cst.Call) -> Patched:
+        line = source.parent(source.parent(call))
+        if len(call.args) == 1 and isinstance(line, cst.SimpleStatementLine):
+            return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "the cluster computes")
+        return _left_out(("scheduler",), "the cluster computes", source, call)
+
+    chosen = [each for each in calls if argument(each, "scheduler")]
+    return answer(without, source, source.nearest(chosen, None), "no call there has `scheduler=`")
 
 
 def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

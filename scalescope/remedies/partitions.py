@@ -6,7 +6,7 @@ import math
 
 import libcst as cst
 
-from scalescope.model.finding import TIMES, Finding, Place
+from scalescope.model.finding import BLOCK, TIMES, Finding, Place
 from scalescope.remedies.source import (
     Answer,
     NotHere,
@@ -22,8 +22,10 @@ from scalescope.remedies.source import (
     dotted,
     named,
     resized,
+    with_argument,
 )
 
+READERS = ("read_text", "read_csv")  # calls that take `blocksize`
 DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and their position of it
 THREADS = "threads asked for"  # evidence of how many there are
 WAVES = 4  # waves of tasks from which the last one matters little
@@ -35,8 +37,11 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     wanted = _wanted(finding)
     if wanted is None:
         return NotHere("the finding names no number of partitions")
+    size = next((each.value for each in finding.evidence if each.what == BLOCK), None)
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
+        if called(call) in READERS:
+            return _blocks(source, call, size)
         if called(call) in DIVIDED:
             return _partitions(source, call, wanted)
         if called(call) == "chunk":
@@ -55,6 +60,8 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     times = math.ceil(told)
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
+        if called(call) in READERS:
+            raise Refused("its files decide the partitions")
         if called(call) == "chunk":
             return _larger_of_xarray(source, call, times)
         if called(call) not in DIVIDED:
@@ -72,7 +79,8 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
 
 def _calls(source: Source) -> list[cst.Call]:
     calls = source.all(cst.Call)
-    return [each for each in calls if called(each) in (*DIVIDED, "chunk") or argument(each, "chunks") is not None]
+    divide = (*DIVIDED, *READERS, "chunk")
+    return [each for each in calls if called(each) in divide or argument(each, "chunks") is not None]
 
 
 def _wanted(finding: Finding) -> int | None:
@@ -81,6 +89,18 @@ def _wanted(finding: Finding) -> int | None:
     waves = WAVES if finding.code == "uneven-waves" else 1
     told += [each.value * waves for each in finding.evidence if each.what == THREADS and isinstance(each.value, int)]
     return next((value for value in told if isinstance(value, int)), None)
+
+
+def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
+    if not isinstance(size, int):
+        raise Refused("the bytes of its files are not known")
+    kept = [
+        each
+        for each in call.args
+        if each.keyword is None or each.keyword.value not in ("blocksize", "files_per_partition")
+    ]
+    changed = with_argument(source, call.with_changes(args=kept), f"blocksize={size:_}")
+    return Patched(source.edited({call: becomes(changed)}).module, f"a partition has {size:,} bytes")
 
 
 def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
@@ -96,8 +116,7 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Settin
         given = call.args[at]
     if given is not None:
         return resized(source, alike(source, given), lambda now: max(now, wanted), "there are {} partitions")
-    last = [*call.args[:-1], call.args[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))]
-    edited = source.edited({call: becomes(call.with_changes(args=[*last, *added.args]))})
+    edited = source.edited({call: becomes(with_argument(source, call, f"npartitions={wanted}"))})
     return Patched(edited.module, f"there are {wanted:,} partitions")
 
 

@@ -7,7 +7,20 @@ from functools import partial
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, binding, called, is_client
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    becomes,
+    binding,
+    binds,
+    bound,
+    called,
+    is_client,
+    walk,
+)
 
 SENDS = ("map", "submit")
 
@@ -43,12 +56,30 @@ def _gathered(source: Source, assign: cst.Assign) -> cst.BaseExpression | None:
 
 
 def _only_sent(source: Source, assign: cst.Assign) -> bool:
-    """Whether the name is bound once, and is used as an argument of tasks and of nothing else."""
+    """Whether the results are used as arguments of tasks, and for nothing else, until the name is bound anew."""
     target = cst.ensure_type(assign.targets[0].target, cst.Name)
-    within = source.function(assign)
+    within, line = source.function(assign), source.parent(assign)
     uses = [each for each in source.all(cst.Name, within) if each.value == target.value and each is not target]
-    is_bound_once = binding(source, target.value, within) is assign.value
-    return is_bound_once and bool(uses) and all(_is_sent(source, each) for each in uses)
+    if binding(source, target.value, within) is not assign.value:
+        begin, end = source.lines(assign)[1], _bound_again(source, target.value, within, line)
+        uses = [each for each in uses if begin < source.lines(each)[0] <= end and not _is_target(source, each)]
+    return bool(uses) and all(_is_sent(source, each) for each in uses)
+
+
+def _bound_again(source: Source, name: str, within: cst.CSTNode, line: cst.CSTNode) -> int:
+    """The last line of the next statement that binds the name; 0 where not all that do stand one after another."""
+    block = source.parent(line)
+    lines = [source.parent(each) for each in source.all(cst.Assign, within) if name in bound(each)]
+    loops = any(isinstance(each, cst.For | cst.While) for each in source.ancestors(line))
+    elsewhere = len(lines) != sum(binds(each, name) for each in walk(within))
+    if loops or elsewhere or any(source.parent(each) is not block for each in lines):
+        return 0
+    later = [each for each in lines if source.lines(each)[0] > source.lines(line)[0]]
+    return source.lines(later[0])[1] if later else source.lines(within)[1]
+
+
+def _is_target(source: Source, use: cst.Name) -> bool:
+    return isinstance(source.parent(use), cst.AssignTarget)
 
 
 def _is_sent(source: Source, use: cst.Name) -> bool:

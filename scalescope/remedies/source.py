@@ -268,6 +268,16 @@ def argument(call: cst.Call, name: str) -> cst.Arg | None:
     return next((each for each in call.args if each.keyword is not None and each.keyword.value == name), None)
 
 
+def with_argument(source: Source, call: cst.Call, text: str) -> cst.Call:
+    """A call with one more argument, such as `minimum=4`, in place of one of that name."""
+    added = cst.ensure_type(source.expression(f"f({text})"), cst.Call)
+    name = text.partition("=")[0]
+    kept = [each for each in call.args if each.keyword is None or each.keyword.value != name]
+    if kept:
+        kept[-1] = kept[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    return call.with_changes(args=[*kept, *added.args])
+
+
 def bound(*nodes: cst.CSTNode) -> set[str]:
     """Names that statements and expressions bind."""
     found = set()
@@ -373,13 +383,14 @@ def _adds(call: cst.Call) -> bool:
 
 def binding(source: Source, name: str, within: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression that a function or module assigns to a name, if it binds that exactly once."""
-    own = [each for each in walk(within) if _binds(each, name)]
+    own = [each for each in walk(within) if binds(each, name)]
     if len(own) != 1 or not isinstance(own[0], cst.Assign) or len(own[0].targets) != 1:
         return None
     return own[0].value if isinstance(own[0].targets[0].target, cst.Name) else None
 
 
-def _binds(node: cst.CSTNode, name: str) -> bool:
+def binds(node: cst.CSTNode, name: str) -> bool:
+    """Whether a node by itself gives a name a value."""
     kinds = (
         cst.Assign | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr | cst.AsName | cst.Param | cst.ImportAlias
     )

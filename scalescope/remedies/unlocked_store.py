@@ -16,6 +16,7 @@ from scalescope.remedies.source import (
     binding,
     called,
     dotted,
+    with_argument,
 )
 
 # In memory or mapped: each byte is written on its own. Chunks of Zarr are not, unless they are those of the array.
@@ -41,14 +42,5 @@ def _unlocked(source: Source, call: cst.Call) -> Patched:
     made = binding(source, target.value, source.function(call)) or binding(source, target.value, source.module)
     if not isinstance(made, cst.Call) or dotted(made.func).replace("numpy.", "np.") not in BYTES:
         raise Refused(f"it is not known that `{target.value}` takes several writers")
-    off = source.expression("f(lock=False)")
-    assert isinstance(off, cst.Call)
-    if lock is not None:
-        return _patched(source.edited({lock: becomes(lock.with_changes(value=off.args[0].value))}))
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    args = [*call.args[:-1], call.args[-1].with_changes(comma=comma), off.args[0]]
-    return _patched(source.edited({call: becomes(call.with_changes(args=args))}))
-
-
-def _patched(source: Source) -> Patched:
-    return Patched(source.module, "chunks are written at the same time")
+    changed = with_argument(source, call, "lock=False")
+    return Patched(source.edited({call: becomes(changed)}).module, "chunks are written at the same time")

@@ -19,13 +19,13 @@ from scalescope.model.words import percent, plural
 
 WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
 FAN_IN = 8  # most results that a task of a tree combines, as in Dask's own trees (`split_every`)
-WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
+WIDE = 0.5  # tasks of the widest stage per thread; up to it, the whole graph is narrow
 
 NARROW_STAGE = TrialCause(
     code="narrow-stage",
     title="One stage has too few tasks",
     needs="A stage had fewer tasks than threads, and idle threads during it cost at least 10 % of the worker time. "
-    "Another stage had at least twice as many tasks, and at least half as many as there are threads.",
+    "Another stage had at least twice as many tasks, and more than half as many as there are threads.",
     ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need up to 8 of their own kind "
     "(sequential-graph, or a tree), or were sent one by one (results-awaited-in-loop, slow-submission). One of many "
     "tasks was long (straggler). Its tasks wait for tasks of their own (nested-client).",
@@ -87,7 +87,7 @@ def _narrow(observation: Observation) -> list[_NarrowStage]:
     size = found.size
     _, widest = _widest(observation)
     threads = observation.threads
-    if widest < WIDE * threads:
+    if widest <= WIDE * threads:
         return []
     few = (size < threads) & (min(widest, threads) >= WIDER * size) & ~_excused(observation)
     chosen = few[found.batch]

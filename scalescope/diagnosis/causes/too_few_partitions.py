@@ -15,10 +15,19 @@ from scalescope.diagnosis.evidence.graph_structure import (
     put_down_to,
     structure_evidence,
 )
-from scalescope.diagnosis.partitions import ARRAY, BAG_OPTION, BEAM_128, BEAM_OPTION, PartitionRule, matching, more
+from scalescope.diagnosis.partitions import (
+    ARRAY,
+    BAG_OPTION,
+    BEAM_128,
+    BEAM_OPTION,
+    PartitionRule,
+    block,
+    matching,
+    more,
+)
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import BLOCK, Evidence, Finding, Gain, Place, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.words import plural
@@ -69,6 +78,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
         _partition_remedy(case, worst, rule),
         *structure_evidence(worst, metrics),
         *_prediction(rule, alike),
+        *_block(worst),
         confidence=confidence,
         link=rule.link if rule else "",
         points=points_of(found),
@@ -159,6 +169,11 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
     if rule is BEAM_128:
         return BEAM_OPTION + here
     return (f"upgrade Apache Beam to 2.63 or later and {BEAM_OPTION}" if _is_beam(case, worst) else BAG_OPTION) + here
+
+
+def _block(worst: PointSummary) -> tuple[Evidence, ...]:
+    size = None if worst.origin is None else block(worst.origin, _enough(worst))
+    return () if size is None else (Evidence(BLOCK, size, "sizes of the files"),)
 
 
 def _enough(summary: PointSummary) -> int:

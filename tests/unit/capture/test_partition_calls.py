@@ -18,7 +18,7 @@ from dask.bag import from_sequence
 from scalescope.capture import partition_calls
 from scalescope.capture.partition_calls import noted
 from scalescope.errors import InvalidField
-from scalescope.model.partition_calls import NPARTITIONS, PartitionCall
+from scalescope.model.partition_calls import NPARTITIONS, READ_TEXT, PartitionCall
 
 
 def here() -> str:
@@ -53,6 +53,15 @@ def test_making_arrays_and_dataframes_is_recorded_with_items_and_partitions():
         ("dask.array.from_array", 6, 3),
         ("dask.dataframe.from_pandas", 10, 2),
     ]
+
+
+def test_the_bytes_of_files_that_can_be_cut_are_recorded(tmp_path):
+    (tmp_path / "a.txt").write_text("x\n" * 500)
+    (tmp_path / "b.txt.gz").write_bytes(b"")
+    with noted({"dask.bag"}) as notes:
+        dask.bag.read_text(str(tmp_path / "*.txt"))
+        dask.bag.read_text(str(tmp_path / "b.txt.gz"))
+    assert [(note.call, note.nbytes) for note in notes] == [(READ_TEXT, 1000), (READ_TEXT, None)]
 
 
 def test_chunks_are_recorded_for_arrays_and_for_random_numbers():

@@ -11,7 +11,7 @@ import libcst
 import pytest
 
 from scalescope.diagnosis.causes import by_code
-from scalescope.model.finding import IN_FLIGHT, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import BLOCK, IN_FLIGHT, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.source import Answer, NotHere, Patched, Setting
 
@@ -21,6 +21,7 @@ EVIDENCE = (
     Evidence(TIMES, 10, ""),
     Evidence(IN_FLIGHT, 8, ""),
     Evidence(SENT, 64, ""),
+    Evidence(BLOCK, 28_000, ""),
 )
 
 
@@ -445,6 +446,60 @@ OTHERS = {
         "Parallel(n_jobs=2)(delayed(f)(x) for x in xs)",
         {},
     ),
+    "a scheduler of Dask's own, configured": (
+        "local-scheduler",
+        "left_out:scheduler",
+        'dask.config.set(scheduler="threads")\nprint(parts.compute())',
+        "print(parts.compute())",
+        {},
+    ),
+    "futures passed on by one name": (
+        "large-graph",
+        "passed_on",
+        CLIENT + "x = client.gather(client.map(load, xs))\nx = client.gather(client.map(g, x))\n"
+        "print(client.gather(client.map(h, x)))",
+        CLIENT + "x = client.map(load, xs)\nx = client.map(g, x)\nprint(client.gather(client.map(h, x)))",
+        {},
+    ),
+    "combined by reduce": (
+        "sequential-graph",
+        "combined_in_pairs",
+        "@delayed\ndef merge(a, b):\n    return a + b\ndef run(xs):\n    return functools.reduce(merge, xs).compute()",
+        "@delayed\ndef merge(a, b):\n    return a + b\ndef run(xs):\n    pairs = list(xs)\n    while len(pairs) > 1:\n"
+        "        pairs = [functools.reduce(merge, pairs[i : i + 2]) for i in range(0, len(pairs), 2)]\n"
+        "    return pairs[0].compute()",
+        {},
+    ),
+    "combined in a loop": (
+        "sequential-graph",
+        "combined_in_pairs",
+        "total = parts[0]\nfor part in parts[1:]:\n    total = delayed(add)(total, part)",
+        "import functools\ntotal = parts[0]\npairs = [total, *parts[1:]]\nwhile len(pairs) > 1:\n"
+        "    pairs = [functools.reduce(delayed(add), pairs[i : i + 2]) for i in range(0, len(pairs), 2)]\n"
+        "total = pairs[0]",
+        {},
+    ),
+    "batches that are tasks": (
+        "tiny-tasks",
+        "batches:longer",
+        "for i in range(0, len(xs), 2):\n    lazy.append(delayed(f)(xs[i : i + 2]))",
+        "for i in range(0, len(xs), 20):\n    lazy.append(delayed(f)(xs[i : i + 20]))",
+        {},
+    ),
+    "an adaptive cluster": (
+        "adaptive-scaling",
+        "adapt_minimum",
+        "cluster.adapt(minimum=0, maximum=4)",
+        "cluster.adapt(maximum=4, minimum=4)",
+        {},
+    ),
+    "a reader of text": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "db.read_text(path).map(parse)",
+        "db.read_text(path, blocksize=28_000).map(parse)",
+        {},
+    ),
     "a wait": (
         "skewed-tasks",
         "left_out:wait",
@@ -695,7 +750,8 @@ REFUSED = {
     "passed on: bound twice": (
         "large-graph",
         "passed_on",
-        CLIENT + "raw = client.gather(client.map(f, xs))\nraw = client.gather(client.map(g, raw))\nclient.map(g, raw)",
+        CLIENT + "raw = client.gather(client.map(f, xs))\nif a:\n    raw = client.gather(client.map(g, raw))\n"
+        "client.map(g, raw)",
         {},
     ),
     "a client at an address": ("nested-client", "worker_client", "def f():\n    c = get_client(a)\n    c.map(g)", {}),

@@ -4,10 +4,12 @@ import math
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.findings import only, watched
 from support.small_cluster import Cluster, Graph, Task, find
 
-from scalescope.diagnosis.partitions import fewer
+from scalescope.diagnosis.partitions import block, fewer
 from scalescope.model.finding import Severity
 from scalescope.model.partition_calls import PartitionCall
 
@@ -256,3 +258,12 @@ def test_the_cost_charged_by_the_simulated_cluster_counts_for_tiny_tasks():
     assert not find(run.run(tasks))
     facts = {"cluster": {"scheduler_us_per_transition": 1700.0, "worker_us_per_task": 0.0}}
     assert list(find(run.run(tasks, facts=facts))) == ["tiny-tasks"]
+
+
+@given(nbytes=st.integers(0, 10**12), parts=st.integers(1, 1000))
+def test_blocks_of_the_proposed_size_are_as_many_as_asked_and_hardly_more(nbytes, parts):
+    size = block(PartitionCall("dask.bag.read_text", "", None, 1, nbytes=nbytes), parts)
+    if size is None:
+        assert nbytes < 100 * parts
+    else:
+        assert parts <= math.ceil(nbytes / size) <= 1.2 * parts + 2
