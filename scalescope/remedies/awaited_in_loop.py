@@ -29,9 +29,9 @@ from scalescope.remedies.source import (
     bound,
     called,
     changed,
-    decorators,
     effects,
     is_client,
+    is_prefect_task,
     lazily,
     lazy_functions,
     root,
@@ -185,7 +185,7 @@ def _gathered(
         if plain and len(call.args) == 2 and _is_plain(call.args[0]):
             sent = f"{receiver}.map({source.text(call.args[0].value)}, {items})"
         text = f"{receiver}.gather({sent})"
-    elif plain and len(call.args) == 1 and _is_prefect_task(source, receiver):
+    elif plain and len(call.args) == 1 and is_prefect_task(source, receiver):
         text = f"{receiver}.map({items}).result()"
     else:
         name = source.unused("future")
@@ -199,11 +199,6 @@ def _is_plain(arg: cst.Arg) -> bool:
 
 def _is_target(arg: cst.Arg, target: cst.CSTNode) -> bool:
     return _is_plain(arg) and isinstance(arg.value, cst.Name) and arg.value.value in targets(target)
-
-
-def _is_prefect_task(source: Source, name: str) -> bool:
-    functions = [each for each in source.all(cst.FunctionDef) if each.name.value == name]
-    return any(mark in ("task", "prefect.task") for each in functions for mark in decorators(each))
 
 
 # ------------------------------------------------------------------ statements

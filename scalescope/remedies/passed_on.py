@@ -18,7 +18,9 @@ from scalescope.remedies.source import (
     binds,
     bound,
     called,
+    dotted,
     is_client,
+    is_prefect_task,
     walk,
 )
 
@@ -42,8 +44,13 @@ def _passed_on(gathers: list[cst.Assign], source: Source, function: cst.Function
 
 
 def _gathered(source: Source, assign: cst.Assign) -> cst.BaseExpression | None:
-    """The futures of `name = client.gather(futures)`; None for another statement."""
+    """The futures of `name = client.gather(futures)` or `name = future.result()`; None for another statement."""
     match assign:
+        case cst.Assign(
+            targets=[cst.AssignTarget(target=cst.Name())],
+            value=cst.Call(func=cst.Attribute(value=cst.Call() as future, attr=cst.Name(value="result")), args=[]),
+        ) if _sends(source, future):
+            return future
         case cst.Assign(
             targets=[cst.AssignTarget(target=cst.Name())],
             value=cst.Call(
@@ -87,10 +94,14 @@ def _is_sent(source: Source, use: cst.Name) -> bool:
     call = source.parent(arg)
     if not isinstance(arg, cst.Arg) or arg.value is not use or arg.star or not isinstance(call, cst.Call):
         return False
-    is_function = call.args[0] is arg
-    return (
-        called(call) in SENDS
-        and not is_function
-        and isinstance(call.func, cst.Attribute)
-        and is_client(source, call.func.value)
-    )
+    if not _sends(source, call):
+        return False
+    is_function = call.args[0] is arg and is_client(source, cst.ensure_type(call.func, cst.Attribute).value)
+    return not is_function
+
+
+def _sends(source: Source, call: cst.Call) -> bool:
+    """Whether a call of a client or a Prefect task sends tasks."""
+    if not isinstance(call.func, cst.Attribute) or called(call) not in SENDS:
+        return False
+    return is_client(source, call.func.value) or is_prefect_task(source, dotted(call.func.value))

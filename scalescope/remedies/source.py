@@ -504,3 +504,8 @@ def is_client(source: Source, node: cst.CSTNode) -> bool:
                 if node.value == "client":
                     return True
     return False
+
+
+def is_prefect_task(source: Source, name: str) -> bool:
+    functions = [each for each in source.all(cst.FunctionDef) if each.name.value == name]
+    return any(mark in ("task", "prefect.task") for each in functions for mark in decorators(each))

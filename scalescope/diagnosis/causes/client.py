@@ -146,6 +146,7 @@ CLIENT_BUSY = TrialCause(
     by_times=True,
     changes=(Term.CLIENT,),
     in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or do it while tasks run",
+    excusable=True,
     premise="Samples show the code: it ran while nothing else did.",
 )
 

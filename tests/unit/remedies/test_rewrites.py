@@ -461,6 +461,24 @@ OTHERS = {
         CLIENT + "x = client.map(load, xs)\nx = client.map(g, x)\nprint(client.gather(client.map(h, x)))",
         {},
     ),
+    "Prefect's futures passed on": (
+        "results-awaited-in-loop",
+        "passed_on",
+        "@task\ndef f(x):\n    return x\n@task\ndef g(x):\n    return x\nfor x in xs:\n"
+        "    pre = f.submit(x, 'a').result()\n    out.append(g.submit(pre))",
+        "@task\ndef f(x):\n    return x\n@task\ndef g(x):\n    return x\nfor x in xs:\n"
+        "    pre = f.submit(x, 'a')\n    out.append(g.submit(pre))",
+        {},
+    ),
+    "coroutines in a loop": (
+        "results-awaited-in-loop",
+        "awaited_coroutines",
+        "import asyncio\nasync def main():\n    out = []\n    for i in items:\n        f = await get(i)\n"
+        "        out.append(f)\n    return out",
+        "import asyncio\nasync def main():\n    out = []\n    for i in items:\n        f = get(i)\n"
+        "        out.append(f)\n    out[:] = await asyncio.gather(*out)\n    return out",
+        {},
+    ),
     "combined by reduce": (
         "sequential-graph",
         "combined_in_pairs",
