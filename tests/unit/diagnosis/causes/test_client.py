@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Place, Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED
+from scalescope.model.records import ACTOR_CALLS, FLOW, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
@@ -100,6 +100,13 @@ def test_what_computes_past_the_cluster_is_the_reason_why_nothing_was_measured(w
     assert not find(watched(none, (4.0, SLEEP)))
     judged = diagnose(Sweep("s.py", points=({"workers": 2},)), [replace(trial, findings=(finding,))])
     assert [each.code for each in judged.findings] == ["local-scheduler"]
+
+
+def test_time_in_prefects_engine_around_the_flow_is_no_unknown_cause():
+    observed = watched(rounds(1), (2.0, GATHER), (2.0, ("my_job.py:39 <module>", FLOW, 0)))
+    trial = replace(observed.trial, findings=tuple(find(observed).values()))
+    judged = diagnose(Sweep("s.py", points=({"workers": 8},)), [trial])
+    assert [(each.code, each.severity) for each in judged.findings] == [("client-busy", Severity.INFO)]
 
 
 def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(golden):
