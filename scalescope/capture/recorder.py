@@ -34,6 +34,7 @@ import functools
 import gc
 import inspect
 import json
+import re
 import reprlib
 import struct
 import sys
@@ -577,7 +578,8 @@ class _Attempts:
         self.confined: set[str] = set()  # prefixes whose restrictions were sent as an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
-        self.steps: dict[Any, tuple[Any, str]] = {}  # steps of fused tasks: key and prefix of the first task with them
+        # Steps of fused tasks, and calls with random keys: key and prefix of the first task with them
+        self.steps: dict[Any, tuple[Any, str]] = {}
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
         self.scattered: dict[Any, _Scattered] = {}  # by key: data that is no task's result
         self.uses = 0  # uses of such data by tasks
@@ -889,12 +891,13 @@ class _Attempts:
         before = self.longest.get(prefix)
         if len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]:
             self.longest[prefix] = (seconds, task.key, call_of(spec))
-        for step in fused_steps(task.key, spec):
+        fused = fused_steps(task.key, spec)
+        for step in fused or equal_call(task.key, spec):
             if step not in self.steps:
                 if len(self.steps) < HELD_STEPS:
                     self.steps[step] = task.key, prefix
             elif (first := self.steps[step])[0] != task.key:
-                what = prefix, key_split(step), first[1]
+                what = prefix, key_split(step) if fused else step[0], first[1]
                 tasks, sum_s = self.again.get(what, (0, 0.0))
                 self.again[what] = tasks + 1, sum_s + seconds
                 break
@@ -906,9 +909,10 @@ class _Attempts:
         self.longest.clear()
 
     def tell_again(self) -> None:
-        """Log an event per prefix whose tasks repeated, within themselves, work that tasks of other keys had done."""
+        """Log an event per prefix whose tasks repeated work that tasks of other keys had done."""
         for (prefix, step, first), (tasks, seconds) in self.again.items():
-            self.event("again", {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds})
+            told = {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds}
+            self.event("again", {**told, "calls": sum(each[0] == step for each in self.steps)})
         self.again.clear()
 
     def piece(self, key: Any, *, new: bool = False) -> _Scattered | None:
@@ -1125,6 +1129,46 @@ def fused_steps(key: Any, spec: Any) -> list[Any]:
     ordered = reversed(tasks) if begins else tasks
     steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in ordered)
     return [step for step in steps if step != key]
+
+
+# Names in a function that tell that equal calls may give unlike results
+DRAWS = {
+    *("random", "rand", "randn", "randint", "normal", "uniform", "choice", "shuffle", "sample", "urandom", "uuid4"),
+    *("now", "today", "perf_counter", "monotonic", "time_ns", "getpid", "get_worker", "urlopen", "connect", "write"),
+}
+SEEDED = {
+    "default_rng",
+    "RandomState",
+    "Generator",
+    "seed",
+    "Random",
+}  # names that tell that it draws the same each time
+RANDOM_KEY = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # key of a call that is not declared pure
+
+
+def equal_call(key: Any, spec: Any) -> list[Any]:
+    """Function and arguments of a task whose key is random, if equal calls give the same as far as names tell."""
+    function, given = getattr(spec, "func", None), getattr(spec, "args", None)
+    if given is None or not isinstance(key, str) or not RANDOM_KEY.fullmatch(key):
+        return []
+    names = _names_in(function)
+    values = (*given, *(spec.kwargs or {}).items())
+    plain = all(isinstance(each, (str, bytes, int, float, tuple)) for each in values)
+    if not plain or (names & DRAWS and not names & SEEDED):
+        return []
+    call = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}", repr(values)
+    return [call] if len(call[1]) <= CALL_CHARACTERS else []
+
+
+def _names_in(function: Any, depth: int = 2) -> set[str]:
+    """Names that a function uses, and those that functions of its module use that it calls; `DRAWS` if unknown."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {*DRAWS}
+    codes = [code, *(each for each in code.co_consts if hasattr(each, "co_names"))]
+    names = {name for each in codes for name in each.co_names}
+    called = [function.__globals__.get(name) for name in names] if depth else []
+    return names.union(*(_names_in(each, depth - 1) for each in called if hasattr(each, "__code__")))
 
 
 def _refusal(packed: Any) -> str:

@@ -110,8 +110,9 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   A `what` of Prefect's own is no wait: see `scalescope.capture.waits`
 # - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and tasks that were released
 #   before their end, for example because their futures were dropped
-# - `again`: `{"prefix", "step", "first", "tasks", "seconds"}`: tasks of `prefix`, of 50 ms and more, into which
-#   Dask fused a `step` that tasks of the prefix `first` had done before under other keys
+# - `again`: `{"prefix", "step", "first", "tasks", "seconds", "calls"}`: tasks of `prefix`, of 50 ms and more, into
+#   which Dask fused a `step` that tasks of the prefix `first` had done before under other keys; or that have random
+#   keys, and function (`step`) and arguments of a task before them, of so many different `calls` (otherwise 0)
 # - `same-call`: `{"prefix", "call", "arguments", "where", "samples", "reading", "tasks", "processes", "seen"}`: a call
 #   with equal arguments in `tasks` of the `seen` tasks of a prefix, at a line of the user's code; the number of samples
 #   of the workers' profilers in it (`reading`: in which it read something), and the number of workers

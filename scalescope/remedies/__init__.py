@@ -32,7 +32,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     ),
     "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "left_out:pre_dispatch"),
     "slow-submission": (_MAP, _LOOP),
-    "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite"),
+    "recomputation": ("pure_calls:rewrite", _LOOP, _PERSIST, "persist_where_made:rewrite"),
     "client-waits": (_LOOP, _SCATTER, _PASSED_ON),
     "client-busy": (_PASSED_ON, _DELAYED),
     "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -16,15 +17,18 @@ from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.inside_tasks import inside
 from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
+
+DIFFERENT = 2  # different arguments of calls that are repeated, from which they are taken for the same work
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
     needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time. Or "
-    "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike.",
+    "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike. Or tasks "
+    "with random keys have a function and arguments in common, and no name in it tells of randomness or time.",
     ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
     "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
@@ -86,6 +90,8 @@ def _fused(observation: Observation) -> Finding | None:
         return None
     most = max(rows, key=lambda row: row[0])[1]
     tasks = sum(int(each["tasks"]) for _, each in rows)
+    if calls := int(most.get("calls", 0)):
+        return _same_arguments(observation, str(most["prefix"]), lost_s, tasks, calls)
     step, prefix, first = (str(most[name]) for name in ("step", "prefix", "first"))
     again = f"begin again from `{step}`, as `{first}` had" if step != prefix else "do what tasks before them did"
     where, call, _ = profiles[prefix].mostly
@@ -103,6 +109,26 @@ def _fused(observation: Observation) -> Finding | None:
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
         place=asked_at(observation),
+    )
+
+
+def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks: int, calls: int) -> Finding | None:
+    if calls < DIFFERENT:  # one call, made again and again, is more likely a simulation
+        return None
+    share, place = percent(observation.share_of(lost_s)), asked_at(observation)
+    return RECOMPUTATION.finding(
+        observation,
+        lost_s,
+        f"`{prefix}` was called {tasks + calls:,} times with {calls:,} different arguments, each time as another task: "
+        f"{share} of the worker time went to calls that had been made before.",
+        "if equal calls give the same, `@delayed(pure=True)` or `delayed(f, pure=True)` makes them one task; or make "
+        "each call once, and use its result several times",
+        Evidence("tasks with the arguments of an earlier one", tasks, "table events, topic again"),
+        Evidence("different arguments", calls, "table events, topic again"),
+        Evidence("thread-seconds in them", round(lost_s, 3), "table events"),
+        confidence=0.6,
+        severity=Severity.MEDIUM,
+        place=None if place is None else replace(place, name=prefix),
     )
 
 

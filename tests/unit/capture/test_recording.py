@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import random
 import re
 import threading
 import time
@@ -249,6 +250,28 @@ def test_a_step_that_dask_fused_into_another_task_is_recognised_when_it_runs_aga
     ((step, tasks),) = [(each["step"], each["tasks"]) for each in told]
     assert (step, tasks) == ("load", 1)
     assert 0.05 < told[0]["seconds"] < 10
+
+
+def sampled(size: int) -> float:
+    time.sleep(0.06)
+    return random.random() * size
+
+
+def replica(size: int) -> float:
+    return sampled(size)
+
+
+@pytest.mark.parametrize(("function", "equal"), [(nap, 4), (replica, 0)])
+def test_equal_calls_with_random_keys_are_told_unless_a_name_in_them_tells_of_randomness(
+    client: Client, capture: Capture, path: Path, rows: Rows, function: Any, equal: int
+) -> None:
+    with capture.trial(path):
+        dask.compute(*(dask.delayed(function)(size) for size in (0.06, 0.07) for _ in range(3)), scheduler=client)
+        client.gather([client.submit(function, 0.08, key=f"mine-{number}") for number in range(2)])
+    told = [json.loads(each["message"]) for each in rows(spool.read(path)["events"]) if each["topic"] == AGAIN]
+    assert [(each["prefix"], each["tasks"], each["calls"]) for each in told] == [(function.__name__, equal, 2)] * bool(
+        equal
+    )
 
 
 def test_the_last_step_that_is_done_again_is_named_whatever_the_order_of_steps() -> None:

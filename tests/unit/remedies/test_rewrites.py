@@ -39,6 +39,21 @@ def patched(code: str, name: str, text: str, place: Place | None = None, **chang
     return answer.module.code
 
 
+@pytest.mark.parametrize(
+    ("text", "new"),
+    [
+        ("@delayed\ndef read(x):\n    return x", "@delayed(pure=True)\ndef read(x):\n    return x"),
+        (
+            "f = dask.delayed(read)(1)\ng = dask.delayed(use)(f)",
+            "f = dask.delayed(read, pure=True)(1)\ng = dask.delayed(use)(f)",
+        ),
+    ],
+)
+def test_equal_calls_of_a_lazy_function_become_one_task(text: str, new: str) -> None:
+    assert patched("recomputation", "pure_calls", text, Place("s.py", 1, "", "read")) == new
+    assert isinstance(tried("recomputation", "pure_calls", text, Place("s.py", 1, "", "other")), NotHere)
+
+
 def test_the_fix_page_lists_exactly_the_causes_that_have_a_rewrite() -> None:
     page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
     halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
