@@ -52,7 +52,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "data-locality": ("left_out:workers",),
     "lock-bound": ("unlocked_store:rewrite",),
     "waiting-tasks": ("unlocked_store:rewrite",),
-    "cluster-in-each-round": ("cluster_before_loop:rewrite",),
+    "cluster-in-each-round": ("cluster_before_loop:rewrite", "cluster_before_loop:kept"),
     "task-overhead": ("cached_load:rewrite",),
 }
 

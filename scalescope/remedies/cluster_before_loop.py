@@ -33,6 +33,34 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     return answer(_before, source, near, "the loop stands around a call of the function that makes the cluster")
 
 
+def kept(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    """Keep what a function without parameters makes and returns, where the module closes nothing."""
+    source = Source(module)
+    functions = [each for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)]
+    return answer(_cached, source, source.nearest(functions, place), "no function makes the cluster")
+
+
+def _cached(source: Source, function: cst.FunctionDef) -> Patched:
+    name, calls = function.name.value, source.all(cst.Call)
+    returned = [each for each in walk(function.body) if isinstance(each, cst.Return)]
+    if any(isinstance(each, cst.Param) for each in walk(function.params)) or function.decorators or not returned:
+        raise Refused(f"`{name}` has parameters or decorators, or returns nothing")
+    if any(called(each) in CLOSED for each in calls) or any(isinstance(each, cst.With) for each in walk(function)):
+        raise Refused("something is closed")
+    if any(
+        isinstance(each, cst.With) and any(_calls(item.item, name) for item in each.items)
+        for each in source.all(cst.With)
+    ):
+        raise Refused(f"`{name}` is closed at the end of a `with`")
+    mark = cst.Decorator(source.expression("functools.cache"))
+    edited = source.edited({function: becomes(function.with_changes(decorators=[mark]))})
+    return Patched(edited.importing("functools"), WHAT)
+
+
+def _calls(node: cst.CSTNode, name: str) -> bool:
+    return isinstance(node, cst.Call) and called(node) == name
+
+
 def _before(source: Source, loop: cst.For | cst.While) -> Patched:
     if not isinstance(loop.body, cst.IndentedBlock) or any(isinstance(each, cst.Return) for each in walk(loop)):
         raise Refused("the loop is left from within")

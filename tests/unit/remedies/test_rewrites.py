@@ -54,6 +54,14 @@ def test_equal_calls_of_a_lazy_function_become_one_task(text: str, new: str) -> 
     assert isinstance(tried("recomputation", "pure_calls", text, Place("s.py", 1, "", "other")), NotHere)
 
 
+@pytest.mark.parametrize(("more", "kept"), [("", True), ("\ndef end(c):\n    c.close()", False)])
+def test_a_cluster_that_nothing_closes_is_made_once(more: str, kept: bool) -> None:
+    text = "def start():\n    return Client(n_workers=2)" + more
+    answer = tried("cluster-in-each-round", "cluster_before_loop:kept", text, Place("s.py", 2, "start"))
+    assert isinstance(answer, Patched) is kept
+    assert not kept or answer.module.code == f"import functools\n@functools.cache\n{text}"
+
+
 def test_the_fix_page_lists_exactly_the_causes_that_have_a_rewrite() -> None:
     page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
     halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
