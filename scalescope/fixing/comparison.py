@@ -135,6 +135,8 @@ def _values(
         missing, unlike = [], unlike + (not more)
     if missing:
         found.append(f"its client did not get {cut(missing[0])}")
+    elif not ever:
+        varies.append(f"values that come to the client now: {len(more):,}")
     elif not unlike:
         found.append(f"its client also got {cut(more[0])}")
 

@@ -176,6 +176,11 @@ def test_values_that_the_client_gets_are_compared_in_any_order(name: str) -> Non
     assert (not found, varies) == (same, [])
 
 
+def test_values_that_come_to_a_client_which_got_none_are_not_compared() -> None:
+    found, varies = differences([outcome(values={})] * 2, outcome(values={"int 2": 1}))
+    assert (found, len(varies)) == ([], 1)
+
+
 def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
     originals = [outcome(values={"int 1": 1, f"float {each}": 1}) for each in (0.1, 0.2)]
     found, varies = differences(originals, outcome(values={"int 1": 1, "float 0.7": 1}))
