@@ -54,8 +54,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module", params=[LocalSpec(), LightSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
-def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Addresses of everything that listens: scheduler, worker, and nanny if there is one."""
+def opened(request: pytest.FixtureRequest) -> Iterator[tuple[list[str], set[int]]]:
+    """Addresses of everything that listens: scheduler, worker, and nanny if there is one; ports of other tests."""
+    before = set(http_servers.ports([psutil.Process()]))
     cluster = clusters.build(request.param)
     try:
         cluster.open()
@@ -63,9 +64,14 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
         assert "other users refused" in cluster.facts()["layout"]
         with cluster.client() as client:
             ((worker, said),) = client.scheduler_info()["workers"].items()
-            yield [client.scheduler.address, worker, *([said["nanny"]] if said["nanny"] else [])]
+            yield [client.scheduler.address, worker, *([said["nanny"]] if said["nanny"] else [])], before
     finally:
         cluster.close()
+
+
+@pytest.fixture
+def addresses(opened: tuple[list[str], set[int]]) -> list[str]:
+    return opened[0]
 
 
 def ask(user: int, addresses: list[str]) -> list[str]:
@@ -79,8 +85,8 @@ def test_only_processes_of_the_same_user_are_answered(addresses: list[str]) -> N
     assert ask(NOBODY, addresses) == ["refused"] * len(addresses)
 
 
-def test_no_http_server_answers_another_user(addresses: list[str]) -> None:
-    listening = http_servers.ports([psutil.Process()])
+def test_no_http_server_answers_another_user(opened: tuple[list[str], set[int]]) -> None:
+    listening = sorted({*http_servers.ports([psutil.Process()])} - opened[1])
     assert listening
     assert http_servers.answered(listening) == []
 

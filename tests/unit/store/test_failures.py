@@ -224,13 +224,13 @@ class TestServer:
     def test_the_store_waits_for_a_server_that_stands_still(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(patience, "SAY_S", 0.2)
         said: list[str] = []
         with Store.open(postgresql.create()) as store:
             run_id = store.begin(sweep, [], workload_version=1).id
             store.says = said.append
             saved = [store.save(run_id, make_trial(0))]
             assert not said
+            monkeypatch.setattr(patience, "SAY_S", 0.2)
             goes_on = self._stands_still(postgresql)
             saved.append(store.save(run_id, make_trial(1)))
             assert said

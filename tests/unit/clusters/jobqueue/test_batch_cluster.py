@@ -45,13 +45,14 @@ def test_jobs_are_submitted_kept_when_still_needed_and_cancelled(
         command.write_text(text)
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    before = set(http_servers.ports([psutil.Process()]))  # of clusters that other tests keep
     cluster.open()
     cluster.scale(3, 1)
     jobs = [int(job["id"]) for job in cluster.facts()["jobs"]]
     assert [job["workers"] for job in cluster.facts()["jobs"]] == [2, 1]
     with cluster.client() as client:
         assert client.submit(sum, [1, 2]).result(timeout=30) == 3
-    listening = http_servers.ports([psutil.Process(), *map(psutil.Process, jobs)])
+    listening = {*http_servers.ports([psutil.Process(), *map(psutil.Process, jobs)])} - before
     assert len(listening) >= 4  # of the scheduler and three workers
     assert http_servers.answered(listening) == []
     cluster.scale(2, 1)
