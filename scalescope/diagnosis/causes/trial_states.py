@@ -37,7 +37,7 @@ def nothing_measured(case: SweepCase) -> Finding | None:
         return None
     if any(case.ruled_out(point, NOTHING_MEASURED.code) for point in case.points):
         return None
-    what, remedy = "no trial was run", "run the sweep again"
+    what, remedy = "no trial was run", "the same command continues it, with a larger budget if one ended it"
     if case.ran:
         what, remedy = "no task ran on the cluster", "compute through the client whose cluster is recorded"
     elif reasons:
