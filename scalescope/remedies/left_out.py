@@ -47,19 +47,25 @@ def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    lines = [each for each in source.all(cst.SimpleStatementLine) if _waits(each) and source.is_at(each, place)]
-
-    def without(source: Source, line: cst.SimpleStatementLine) -> Patched:
-        return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
-
-    return answer(without, source, lines, "no line there only waits")
+    lines = [each for each in source.all(cst.SimpleStatementLine) if _waited(each) and source.is_at(each, place)]
+    return answer(_without_wait, source, lines, "no line there only waits")
 
 
-def _waits(line: cst.SimpleStatementLine) -> bool:
+def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:
+    name, end = _waited(line), source.lines(line)[1]
+    uses = [each for each in source.all(cst.Name, source.function(line)) if each.value == name]
+    sent = [source.parent(source.parent(each)) for each in uses if source.lines(each)[0] > end]
+    if not any(isinstance(each, cst.Call) and called(each) in ("map", "submit") for each in sent):
+        raise Refused(f"no later task takes `{name}`: what follows may need what its tasks wrote")
+    return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
+
+
+def _waited(line: cst.SimpleStatementLine) -> str:
+    """The name of the futures that a line waits for, and does nothing else."""
     match line.body:
-        case [cst.Expr(value=cst.Call() as call)]:
-            return called(call) in ("wait", "progress")
-    return False
+        case [cst.Expr(value=cst.Call(args=[cst.Arg(value=cst.Name(value=name)), *_]) as call)]:
+            return name if called(call) in ("wait", "progress") else ""
+    return ""
 
 
 def _rewrite(

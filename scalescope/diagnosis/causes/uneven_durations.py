@@ -10,7 +10,7 @@ from scalescope.diagnosis.evidence.client_time import held_back_at
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.task_batches import are_first, task_batches
-from scalescope.diagnosis.evidence.task_table import short_key, task_column
+from scalescope.diagnosis.evidence.task_table import short_key, task_column, task_needs
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import ENOUGH, RESULTS_FIT
 from scalescope.model import words
@@ -156,6 +156,10 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     saved_s, place = sent_at_once_saves_s(observation), held_back_at(observation)
     if saved_s is None or place is None or saved_s < MOSTLY * lost_s / observation.threads:
         return None
+    here, there = task_needs(observation)
+    sent = observation.measured.graph
+    if not bool((sent[here] != sent[there]).any()):
+        return None  # what follows takes no futures: it may need what the tasks before it wrote
     return Remedy(
         f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, "
         "each of which begins when its own inputs are there",

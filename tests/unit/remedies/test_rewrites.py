@@ -788,6 +788,12 @@ REFUSED = {
         CLIENT + "raw = client.gather(client.map(f, xs))\nclient.gather(client.map(g, raw[1:]))",
         {},
     ),
+    "a wait for files": (
+        "skewed-tasks",
+        "left_out:wait",
+        CLIENT + "raw = client.map(write, xs)\nwait(raw)\nprint(client.gather(client.map(read, xs)))",
+        {},
+    ),
     "passed on: bound twice": (
         "large-graph",
         "passed_on",

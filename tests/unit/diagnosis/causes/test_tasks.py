@@ -24,11 +24,11 @@ def noisy(rng: random.Random, seconds: float, cv: float = 0.1) -> float:
 # ------------------------------------------------------------------ a wait between two stages
 
 
-@pytest.mark.parametrize("call", ["wait", "client.gather"])
-def test_unequal_stages_with_a_wait_between_them_are_told_to_leave_it_out(call, golden):
-    """Not where the client needs the results of the first stage itself."""
+@pytest.mark.parametrize(("call", "needs"), [("wait", True), ("client.gather", True), ("wait", False)])
+def test_unequal_stages_with_a_wait_between_them_are_told_to_leave_it_out(call, needs, golden):
+    """Not where the client needs the results of the first stage itself, or tasks may need what it wrote."""
     load = [Task(4.2 if i % 2 else 0.4, "load") for i in range(8)]
-    fit = [Task(0.4 if i % 2 else 4.2, "fit", (i,), graph=1) for i in range(8)]
+    fit = [Task(0.4 if i % 2 else 4.2, "fit", (i,) * needs, graph=1) for i in range(8)]
     waits = (4.2, ("my_job.py:24 main", call, 1)), (4.2, ("my_job.py:26 main", "client.gather", 1))
     run = Cluster(8).run([*load, *fit], [Graph(), Graph(after=0)])
     golden(find(watched(run, *waits))["skewed-tasks"])
