@@ -147,6 +147,8 @@ def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
 def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Setting:
     given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
+    if sizes_of_name := _sizes_of_name(source, given.value):
+        return _all_longer(source, sizes_of_name, times)
     if isinstance(given.value, cst.Integer | cst.Name):
         most = max(shape or (LARGEST * times,))
         return resized(source, alike(source, given), lambda now: min(now * times, most), "a chunk is {} long")
@@ -165,6 +167,21 @@ def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
     sizes = [each for each in named_so if isinstance(each, cst.Integer)]
     if not sizes:
         raise Refused("the chunks are not written out")
+    return _all_longer(source, sizes, times)
+
+
+def _sizes_of_name(source: Source, node: cst.BaseExpression) -> list[cst.Integer]:
+    """The numbers of a tuple that has a name, or goes through `normalize_chunks`; empty for others."""
+    value = named(source, node) if isinstance(node, cst.Name) else None
+    if isinstance(value, cst.Call) and called(value) == "normalize_chunks":
+        return _sizes_of_name(source, value.args[0].value)
+    if not isinstance(value, cst.Tuple):
+        return []
+    sizes = [each.value for each in value.elements if isinstance(each.value, cst.Integer)]
+    return sizes if len(sizes) == len(value.elements) else []
+
+
+def _all_longer(source: Source, sizes: list[cst.Integer], times: int) -> Patched:
     longer = math.ceil(times ** (1 / len(sizes)))
     edited = source.edited({each: becomes(cst.Integer(str(int(each.evaluated_value) * longer))) for each in sizes})
     return Patched(edited.module, f"a chunk is {longer:,} times as long in each dimension")

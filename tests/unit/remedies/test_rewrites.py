@@ -563,6 +563,13 @@ OTHERS = {
         {},
     ),
     "chunks of xarray by name": ("tiny-tasks", "partitions:larger", "ds.chunk(time=2)", "ds.chunk(time=20)", {}),
+    "chunks by a name": (
+        "tiny-tasks",
+        "partitions:larger",
+        "SIZES = (40, 20)\ncs = da.core.normalize_chunks(SIZES, shape)\nx = da.map_blocks(f, chunks=cs)",
+        "SIZES = (160, 80)\ncs = da.core.normalize_chunks(SIZES, shape)\nx = da.map_blocks(f, chunks=cs)",
+        {},
+    ),
     "partitions: by size": (
         "too-few-partitions",
         "partitions:smaller",
