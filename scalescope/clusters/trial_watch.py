@@ -89,9 +89,10 @@ class WorkerWatch(BackgroundThread):
                 return
 
     def _reason(self) -> str:
-        lost = f"{self._expected - self._arrived()} of {self._expected} {self._what} were lost"
-        deadline = time.monotonic() + REASON_TIMEOUT_S
+        deadline, fewest = time.monotonic() + REASON_TIMEOUT_S, self._expected
         while time.monotonic() < deadline:
+            fewest = min(fewest, self._arrived())  # those of a dead host are not missed all at once
+            lost = f"{self._expected - fewest} of {self._expected} {self._what} were lost"
             try:
                 self._explain(self._arrived())
             except ClusterError as error:

@@ -78,7 +78,10 @@ _LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 _TABLE = {
     # ------------------------------------------------------------------ waiting
     "not-looked-at": ("Slurm has not looked at it yet", _AGAIN),
-    "nodes-busy": ("not enough of its nodes are free; it is next in its queue", _AGAIN),
+    "nodes-busy": (
+        "not enough of its nodes are free; it is next in its queue",
+        "try again when the queue is shorter, or ask for less with {cores}, or {memory}",
+    ),
     "jobs-ahead": ("jobs with a higher priority are ahead of it", _AGAIN),
     "nodes-away": (
         "the nodes that fit are down, drained, reserved or not available now",
@@ -99,8 +102,11 @@ _TABLE = {
         "`scontrol show burstbuffer` shows its state; look for a burst buffer in {directives}",
     ),
     "power-cap": ("the site's limit on electric power is reached", _AGAIN),
-    "reservation-to-come": ("its reservation has not begun", "`scontrol show reservation` shows when it begins"),
-    "begin-time": ("it is not to start before a certain time, or it was requeued", _AGAIN),
+    "reservation-to-come": (
+        "its reservation has not begun",
+        "`scontrol show reservation` shows when it begins; look for --reservation in {directives}",
+    ),
+    "begin-time": ("it is not to start before a certain time, or it was requeued", "look for --begin in {directives}"),
     "dependency-waits": ("it depends on a job that has not ended", "look for --dependency in {directives}"),
     "licences-busy": ("all licences are in use", "`scontrol show licenses` shows how many there are; {fewer_jobs}"),
     "federation": ("another cluster of the federation considers or runs it", "look at `squeue --federation`"),
@@ -162,7 +168,7 @@ _TABLE = {
     ),
     "too-many-nodes": (
         "the job asks for more nodes than a job may have in the partition",
-        "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job",
+        "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job, or set another {partition}",
     ),
     "time-limit-too-long": (
         "the job's time limit is above that of the partition or account",
@@ -201,7 +207,7 @@ _TABLE = {
     ),
     "job-held": (
         "the job is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
-        "`scontrol release {job}` lets it go if you held it; else ask the administrators",
+        "look for --hold in {directives}; else ask the administrators why, and run again",
     ),
     # ------------------------------------------------------------------ ended
     "scheduler-unreachable": (
@@ -230,15 +236,16 @@ _TABLE = {
     ),
     "permission-denied": (
         "the process may not write, or not execute, something on the node",
-        "the path is in the job's output; check it on the node with `srun ls -ld PATH`",
+        "the path is in the job's output; check it on the node with `srun ls -ld PATH`; workers write to {spill}",
     ),
     "too-few-gpus": (
         "Slurm gave the job fewer GPUs than it has workers",
-        "set {gres} to the workers of a job, and look at `cluster.directives_skip`",
+        "set {gres} to the workers of a job, and look for --gres in {directives}",
     ),
     "not-executable": (
         "the program is on the node, but cannot be executed there",
-        "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount it without execution",
+        "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount it without execution; name "
+        "another one in {python}",
     ),
     "program-missing": ("a program of the job does not exist on the node", _ENVIRONMENT),
     "output-not-writable": (
@@ -278,7 +285,7 @@ _TABLE = {
         "read the job's error file above; raise `cluster.lifetime_s` if it is set",
     ),
     "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
-    "failed": ("its command failed", "read the job's output, and `scontrol show job {job}`"),
+    "failed": ("its command failed", "read the job's output, look at {prologue}, and at `scontrol show job {job}`"),
 }
 _MAY_RETURN = frozenset(
     {"time-limit-reached", "cancelled", "preempted", "requeued", "node-lost", "ending", "workers-left", "queue-full"}

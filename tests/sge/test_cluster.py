@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from support.waiting import wait_for as until
 
 from scalescope import leases, waiting
 from scalescope.clusters import reaping
+from scalescope.clusters.jobqueue import base_cluster, batch_cluster, grid_engine, sge_cluster
 from scalescope.clusters.jobqueue.sge_cluster import SgeCluster
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError, ExitStatus, JobsEnded
@@ -116,6 +119,7 @@ def test_the_error_names_the_reason_why_jobs_do_not_start(opened: Opened, in_sge
 
 
 QUOTA = "{\n name few\n enabled TRUE\n limit users {*} to slots=1\n}\n"
+ONCE = {"replace_jobs": 0}
 # What is asked for, with workers and threads; the category of the error, what its next step names; what is asked then.
 Ask = tuple[dict[str, Any], int, int]
 STEPS: dict[str, tuple[Ask, str, str, Ask]] = {
@@ -123,8 +127,47 @@ STEPS: dict[str, tuple[Ask, str, str, Ask]] = {
     "size": (({}, 1, 5), "never-starts", "ask for less per job", ({}, 1, 4)),
     "queue": (({"queue": "nowhere.q"}, 1, 1), "refused", "scalescope job-script", ({}, 1, 1)),
     "environment": (({"parallel_environment": "mpi"}, 1, 1), "bad-parallel-environment", "qconf -spl", ({}, 1, 1)),
-    "hold": (({"directives_add": ("-h",), "queue_timeout_s": 2.0}, 1, 1), "job-held", "qrls", ({}, 1, 1)),
+    "resource": (({"resource_spec": "unheard=1"}, 1, 1), "refused", "scalescope job-script", ({}, 1, 1)),
+    "project": (({"account": "nobody"}, 1, 1), "refused", "scalescope job-script", ({}, 1, 1)),
+    "time limit": (({"walltime": "10:00:00"}, 1, 1), "never-starts", "ask for less per job", ({}, 1, 1)),
+    "hold": (
+        ({"directives_add": ("-h",), "queue_timeout_s": 2.0}, 1, 1),
+        "job-held",
+        "cluster.directives_add",
+        ({}, 1, 1),
+    ),
+    "others' jobs": (({"queue_timeout_s": 2.0}, 1, 1), "queue-timeout", "when the queue is shorter", ({}, 1, 1)),
+    "number of jobs": (({}, 2, 1), "queue-full", "cluster.workers_per_job", ({"workers_per_job": 2}, 2, 1)),
+    "folder": (({"directives_add": ("-wd /nowhere",)}, 1, 1), "start-failed", "cluster.directives_add", ({}, 1, 1)),
+    "interpreter": (({"python": "/nowhere/python", **ONCE}, 1, 1), "jobs-gone", "cluster.python", ({}, 1, 1)),
+    "prologue": (({"prologue": ("exit 3",), **ONCE}, 1, 1), "jobs-gone", "cluster.prologue", ({}, 1, 1)),
 }
+# Why the next step of the others is not taken here.
+NOT_TAKEN = {
+    "node-lost": "a test below starts the host again",
+    "sge-silent": "a test below starts the master again",
+    "batch-system-missing": "needs another host",
+    "suspended": "needs an administrator",
+    "too-many-jobs-lost": "names the error that came first",
+    "start-timeout": "only shows more",
+    "wrong-threads": "only shows more",
+}
+
+
+def test_each_category_has_its_next_step_taken_or_a_reason_why_not() -> None:
+    text = "".join(inspect.getsource(module) for module in (base_cluster, batch_cluster, grid_engine, sge_cluster))
+    named = re.findall(r'category="([\w-]+)"(?: if \w+ else "([\w-]+)")?', text)
+    categories = {each for pair in named for each in pair if each} | set(sge_cluster._LOOK_AT)
+    taken = {category for _, category, _, _ in STEPS.values()}
+    assert categories == taken | set(NOT_TAKEN)
+    assert not taken & set(NOT_TAKEN)
+
+
+def limit_jobs(sge: Any, folder: Path, most: int) -> None:
+    """Limit the jobs of each user; 0 is no limit."""
+    file = folder / "global"
+    file.write_text(re.sub(r"max_u_jobs\s+\d+", f"max_u_jobs {most}", sge.run("qconf", "-sconf")) + "\n")
+    sge.run("qconf", "-Mconf", str(file))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +175,15 @@ STEPS: dict[str, tuple[Ask, str, str, Ask]] = {
 )
 def test_workers_come_after_following_the_next_step(opened: Opened, in_sge: Any, tmp_path: Path, name: str) -> None:
     (asked, *size), category, words, (changed, *new_size) = STEPS[name]
+    if name == "others' jobs":
+        for _ in in_sge.hosts:
+            in_sge.submit("-pe", "smp", "4")
+        until(lambda: set(in_sge.jobs().values()) == {"r"})
     if name == "quota":
         (tmp_path / "quota").write_text(QUOTA)
         in_sge.run("qconf", "-Arqs", str(tmp_path / "quota"))
+    if name == "number of jobs":
+        limit_jobs(in_sge, tmp_path, 1)
     try:
         with pytest.raises(ClusterError) as caught:
             opened(**asked).scale(*size)
@@ -144,6 +193,8 @@ def test_workers_come_after_following_the_next_step(opened: Opened, in_sge: Any,
         opened(**changed).scale(*new_size)
     finally:
         in_sge.run("qconf", "-drqs", "few", check=False)
+        if name == "number of jobs":
+            limit_jobs(in_sge, tmp_path, 0)
 
 
 @pytest.mark.thorough

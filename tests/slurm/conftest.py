@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
+import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +17,23 @@ from typing import Any
 import pytest
 from support import infra
 from support.opening import opening
+from support.waiting import wait_for
 
 from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 
 ROOT = Path(__file__).parents[2]
+RULES = """\
+function slurm_job_submit(job, partition, uid)
+  if job.partition == "capped" then
+    job.time_limit = 1
+  end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partition, uid)
+  return slurm.SUCCESS
+end
+"""
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +75,118 @@ def in_slurm(slurm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The cluster `slurm`, found by commands that this very process starts."""
     monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
     return slurm
+
+
+@pytest.fixture
+def site(mini: ModuleType, missing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Starts a small Slurm of two nodes with two CPUs each, which commands of this process find."""
+    if programs := mini.missing_programs():
+        missing("slurm", f"no Slurm on this machine: {', '.join(programs)} missing (apt-get install slurm-wlm)")
+    with ExitStack() as stack:
+
+        def start(*, state_mb: int = 0, **given: Any) -> Any:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True))
+            if state_mb:
+                stack.enter_context(small_disk(Path(folder, "state"), f"size={state_mb}m"))
+            usual = {"nodes": 2, "cpus": 2, "gpus": 0, "partitions": {"main": "Default=YES", "capped": ""}}
+            slurm = stack.enter_context(mini.MiniSlurm(folder, **{**usual, "rules": RULES, **given}))
+            monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+            return slurm
+
+        yield start
+
+
+@contextmanager
+def small_disk(folder: Path, limit: str) -> Iterator[None]:
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", limit, "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, missing: Any) -> Iterator[Path]:
+    """A folder on a disk without room."""
+    if os.getuid() != 0:
+        missing("slurm", "only root can mount a small disk")
+    with small_disk(tmp_path / "disk", "nr_inodes=1"):
+        yield tmp_path / "disk"
+
+
+_DATABASE = """\
+AuthType=auth/none
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser={user}
+LogFile={folder}/slurmdbd.log
+PidFile={folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={storage}
+StorageUser=slurm
+StoragePass=x
+"""
+_WITH_LIMITS = """\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStorageEnforce=associations,limits,qos
+"""
+_GRANT = "create user slurm@{0} identified by 'x'; grant all on *.* to slurm@{0};"
+
+
+@pytest.fixture(scope="session")
+def limited(mini: ModuleType, missing: Any) -> Iterator[Any]:
+    """A small Slurm with accounting, whose QOS `few` can be given limits; `normal` has none."""
+    programs = [name for name in ("slurmdbd", "mariadbd", "mysql_install_db") if not shutil.which(name)]
+    if programs := [*mini.missing_programs(), *programs]:
+        missing("slurmdbd", f"{', '.join(programs)} missing (apt-get install slurm-wlm slurmdbd mariadb-server)")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True)))
+        port, user = mini._free_ports(2), pwd.getpwuid(os.getuid()).pw_name
+        data, at, log = f"--datadir={folder}/db", f"--socket={folder}/db.sock", (folder / "servers.log").open("wb")
+        stack.callback(log.close)
+
+        def serve(*command: str) -> None:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "SLURM_CONF": str(conf)})
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        conf = folder / "slurm.conf"
+        subprocess.run(
+            ["mysql_install_db", data, "--skip-test-db", f"--user={user}"], check=True, stdout=log, stderr=log
+        )
+        serve("mariadbd", "--no-defaults", data, at, f"--port={port + 1}", "--bind-address=127.0.0.1", f"--user={user}")
+        grants = "".join(_GRANT.format(f"'{host}'") for host in ("localhost", "127.0.0.1"))
+        wait_for(lambda: subprocess.run(["mysql", at, "-e", grants], capture_output=True).returncode == 0, "", 60)
+        settings = folder / "slurmdbd.conf"
+        settings.touch(0o600)
+        host = socket.gethostname().split(".")[0]
+        settings.write_text(_DATABASE.format(host=host, port=port, user=user, folder=folder, storage=port + 1))
+        serve("slurmdbd", "-D")
+        wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, "", 60)
+        slurm = stack.enter_context(mini.MiniSlurm(folder, nodes=4, gpus=0, extra=_WITH_LIMITS.format(port=port)))
+        for command in (
+            "add cluster mini",
+            "add qos few",
+            "add account research",
+            f"add user {user} account=research",
+            f"modify user {user} set qos=normal,few",
+        ):
+            slurm.run("sacctmgr", "-i", *command.split(), check=False)
+        wait_for(lambda: "few" in slurm.run("scontrol", "show", "assoc_mgr", "flags=qos"), "", 60)
+        yield slurm
+
+
+@pytest.fixture
+def in_limited(limited: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The cluster `limited`, found by commands that this very process starts."""
+    monkeypatch.setenv("SLURM_CONF", str(limited.conf))
+    yield limited
+    limited.reset()
 
 
 @pytest.fixture

@@ -180,42 +180,6 @@ def test_the_logs_of_failed_jobs_are_kept(opened: Any, state: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["logs"]
 
 
-# Options, the category of their error, and the options that its next step changes.
-STEPS = {
-    "time limit": ({"partition": "short"}, "time-limit-too-long", {"walltime": "00:01:00"}),
-    "partition": ({"partition": "nope"}, "unknown-partition", {"partition": "main"}),
-    "closed partition": ({"partition": "closed"}, "partition-closed", {"partition": "main"}),
-    "account": ({"partition": "paid"}, "account-refused", {"account": "research"}),
-    "memory": ({"memory_mb": 900_000}, "too-much-memory", {"memory_mb": 400}),
-    "cores": ({"cores": 99}, "no-such-node", {"cores": 1}),
-    "gres": ({"gres": "fpga:1"}, "unknown-gres", {"gres": ""}),
-    "feature": ({"constraint": "quantum"}, "unknown-feature", {"constraint": ""}),
-    "option": ({"directives_add": ("--bogus",)}, "unknown-option", {"directives_add": ()}),
-    "licence": ({"directives_add": ("--licenses=matlab",)}, "unknown-licence", {"directives_add": ()}),
-    "dependency": ({"directives_add": ("--dependency=afterok:1",)}, "dependency-failed", {"directives_add": ()}),
-    "interpreter": ({"python": "/opt/nowhere/bin/python"}, "program-missing", {"python": ""}),
-    "interface": (
-        {"interface": "nope0", "scheduler_interface": "lo"},
-        "interface-missing",
-        {"interface": "lo", "scheduler_interface": "lo"},
-    ),
-}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", STEPS)
-def test_workers_come_after_following_the_next_step(opened: Any, name: str) -> None:
-    asked, category, step = STEPS[name]
-    cluster = opened(**asked)
-    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # so that sbatch refuses it
-    with pytest.raises(JobsEnded) as caught:
-        cluster.scale(1, 1)
-    assert caught.value.category == category
-    assert f"cluster.{next(iter(step))}" in caught.value.next_step
-    cluster.close()
-    opened(**{**asked, **step}).scale(1, 1)
-
-
 # ------------------------------------------------------------------ through the driver
 
 

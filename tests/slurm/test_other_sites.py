@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -21,17 +18,6 @@ from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec, _cores_of_whole_n
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import commands as slurm_commands
 
-RULES = """\
-function slurm_job_submit(job, partition, uid)
-  if job.partition == "capped" then
-    job.time_limit = 1
-  end
-  return slurm.SUCCESS
-end
-function slurm_job_modify(job, record, partition, uid)
-  return slurm.SUCCESS
-end
-"""
 Site = Callable[..., Any]
 Opened = Callable[..., SlurmCluster]
 
@@ -42,35 +28,6 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
     monkeypatch.setattr(waiting, "AGAIN_S", 0.3)
     _cores_of_whole_nodes.cache_clear()
-
-
-@pytest.fixture
-def site(mini: ModuleType, missing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """Starts a small Slurm of two nodes with two CPUs each, which commands of this process find."""
-    if programs := mini.missing_programs():
-        missing("slurm", f"no Slurm on this machine: {', '.join(programs)} missing (apt-get install slurm-wlm)")
-    with ExitStack() as stack:
-
-        def start(*, state_mb: int = 0, **given: Any) -> Any:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True))
-            if state_mb:
-                stack.enter_context(_small_disk(Path(folder, "state"), state_mb))
-            usual = {"nodes": 2, "cpus": 2, "gpus": 0, "partitions": {"main": "Default=YES", "capped": ""}}
-            slurm = stack.enter_context(mini.MiniSlurm(folder, **{**usual, "rules": RULES, **given}))
-            monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
-            return slurm
-
-        yield start
-
-
-@contextmanager
-def _small_disk(folder: Path, size_mb: int) -> Iterator[None]:
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

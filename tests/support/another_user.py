@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -141,8 +142,17 @@ def _listening(pid: int) -> set[tuple[str, int]]:
             )
             where = socket.inet_ntop(family, packed)
             if state == _LISTENS and f"socket:[{inode}]" in ours:
-                found.add(("127.0.0.1" if where in ("0.0.0.0", "::") else where, int(port, 16)))
+                every = where in ("0.0.0.0", "::")
+                found |= {(each, int(port, 16)) for each in (_addresses(pid) if every else [where])}
     return found
+
+
+def _addresses(pid: int) -> list[str]:
+    """Where we reach a process that listens on all addresses: a host of its own has others than ours."""
+    if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+        return ["127.0.0.1"]
+    routes = Path(f"/proc/{pid}/net/fib_trie").read_text()
+    return sorted({each for each in re.findall(r"-- (\S+)\n +/32 host LOCAL", routes) if not each.startswith("127.")})
 
 
 def _found(folder: Path, processes: set[psutil.Process]) -> dict[str, list[Any]]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
 _AGAIN = "try again when the queue is shorter, or ask for less"
+_FULL = "jobs are allowed per user"  # how Grid Engine refuses one more
+_FEWER = "put more workers into each job with `cluster.workers_per_job`, or wait until the queue is shorter"
 SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
 
 _logger = logging.getLogger(__name__)
@@ -71,12 +73,14 @@ class BatchCluster(JobQueueCluster):
             try:
                 self._cluster().sync(job.start)
             except (OSError, RuntimeError, ValueError) as error:
+                said = str(error).rpartition("stderr:\n")[2].strip()  # dask-jobqueue quotes all of the command
+                full = _FULL in said
                 raise JobsEnded(
                     f"{job.submit_command} refused a job",
                     where=self.label,
-                    cause=str(error).rpartition("stderr:\n")[2].strip(),  # dask-jobqueue quotes all of the command
-                    next_step="submit the text that `scalescope job-script` shows by hand",
-                    category="refused",
+                    cause=said,
+                    next_step=_FEWER if full else "submit the text that `scalescope job-script` shows by hand",
+                    category="queue-full" if full else "refused",
                     ends_run=not self._submitted,
                 ) from error
             self._submitted.append(job.job_id)
@@ -160,7 +164,8 @@ class BatchCluster(JobQueueCluster):
     ) -> PendingWorkers:
         """`release`: the command that lets one of these jobs go, if they are held."""
         how = "held" if release else "waiting"
-        words = f"{plural(len(pending), 'job')} {how}: {reasons}{self._changed()}"
+        let_go = f"; `{release}` lets it go if you held it, once its reason is mended" if release else ""
+        words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"
         return self._in_queue(pending, words, running, release, step)
 
     @property
@@ -186,7 +191,8 @@ class BatchCluster(JobQueueCluster):
         if now - self._waiting_since > self.spec.queue_timeout_s:
             step = f"{step or _AGAIN}; or raise `cluster.queue_timeout_s`"
             if release:
-                step = f"`{release}` lets it go if you held it, once its reason is mended; else ask the administrators"
+                step = "look for what holds it in `cluster.directives_add`, or let it go while it waits; else ask the "
+                step += "administrators"
             raise ClusterError(
                 f"{plural(len(job_ids), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
                 where=f"jobs {listed(job_ids)}",

@@ -26,6 +26,12 @@ from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
+# What may be mended, by the category of the jobs' end.
+_LOOK_AT = {
+    "jobs-gone": "look at `cluster.python`, `cluster.prologue` and `cluster.interface`, and at the limits of the queue",
+    "start-failed": "look at the folders that `cluster.directives_add` names, or ask the administrators",
+    "node-lost": "`qhost` shows which hosts answer; set another `cluster.queue`, or try again when they are back",
+}
 _ONE_HOST = "$pe_slots"  # the allocation rule that gives a job all its slots on one host
 
 T = TypeVar("T")
@@ -166,11 +172,12 @@ class SgeCluster(BatchCluster):
     def _ended(
         self, jobs: Sequence[str], what: str, cause: str, category: str, *, may_return: bool = False
     ) -> JobsEnded:
+        shows = f"`qstat -j {jobs[0]}`, or `qacct -j {jobs[0]}` once it has ended, shows more"
         return JobsEnded(
             f"{plural(len(jobs), 'job')} of {self.label} {what}",
             where=f"jobs {listed(jobs)}" + (f" on {self._hosts[jobs[0]]}" if jobs[0] in self._hosts else ""),
             cause=cause,
-            next_step=f"`qstat -j {jobs[0]}`, or `qacct -j {jobs[0]}` once it has ended, shows more",
+            next_step=f"{shows}; {_LOOK_AT[category]}",
             category=category,
             job_ids=tuple(jobs),
             may_return=may_return,

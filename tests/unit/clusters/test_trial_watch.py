@@ -76,3 +76,16 @@ def test_the_reason_of_a_lost_worker_is_waited_for_within_limits(
             time.sleep(0.01)
     assert "job 7 on n1" in watching.lost
     assert set(asked) == {1}
+
+
+def test_workers_that_are_missed_later_count_as_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections to the workers of a dead host break one after the other."""
+    monkeypatch.setattr(trial_watch, "REASON_TIMEOUT_S", 0.3)
+    left = iter([8, 7, 6, 5])
+    watching = WorkerWatch(
+        8, arrived=lambda: next(left, 4), explain=lambda _: None, missing=lambda: "job 7", cancel=lambda: None
+    )
+    with watching:
+        while not watching.lost:
+            time.sleep(0.01)
+    assert re.findall(r"\d+", watching.lost)[:2] == ["4", "8"]

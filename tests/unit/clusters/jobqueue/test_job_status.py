@@ -205,7 +205,7 @@ def test_a_held_job_ends_the_wait_with_the_command_that_releases_it(kind: str, m
     with pytest.raises(ClusterError) as caught:
         made._look(3)
     assert caught.value.category == "job-held"
-    assert command.release.format(made._jobs[2].id) in caught.value.next_step
+    assert command.release.format(made._jobs[2].id) in caught.value.cause
 
 
 def test_moab_is_asked_for_one_job_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
