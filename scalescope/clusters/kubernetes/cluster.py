@@ -101,7 +101,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._record = PodRecord(api, self.label)
         try:
             for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters that an earlier `close` left
-                self.report(f"{each.label}, of an earlier trial: {each.words}")
+                self.report(f"{each.label}, of an earlier trial: {each.fate} ({each.words})")
             preflight.check(api, spec, self.label)
             self._security = Security.temporary() if spec.tls else None
             known = {"context": spec.context, "namespace": api.namespace, "server": api.server}
