@@ -431,8 +431,8 @@ def test_workers_come_after_following_the_next_step(kubernetes: Any, namespace: 
     step, site = STEPS[name], FailureSite(kubernetes, namespace)
     if step.mini and kubernetes.mini is None:
         pytest.skip("only nodes of infra/kubernetes/mini.py can be changed")
-    step.before(site)
     try:
+        step.before(site)
         if step.trial is None:
             with pytest.raises(ClusterError) as caught:
                 _come(site, step.asked, step.opened)

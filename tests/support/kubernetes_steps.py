@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import distributed
@@ -85,6 +86,8 @@ def _in_turn(*hooks: Hook) -> Hook:
 
 
 _IDLE = "schema/openAPIV3Schema/properties/spec/properties/idleTimeout"
+_SERVED = _crds({"op": "replace", "path": "served", "value": True})
+_DEFINED = _crds({"op": "add", "path": _IDLE, "value": {"type": "integer"}})
 _RESTARTED = _in_turn(_operators(0), _operators(1))
 
 
@@ -138,40 +141,43 @@ def _bind_roles(site: FailureSite) -> None:
 # ------------------------------------------------------------------ objects
 
 
-def _objects(**specs: dict[str, Any]) -> Hook:
-    """Objects of these kinds, called `files`."""
-    made = [
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "files"}, "spec": spec} for kind, spec in specs.items()
-    ]
-    return lambda site: site.kubernetes.apply(*made, namespace=site.namespace)
-
-
-_SIZE = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
-_FILES = {**_SIZE, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp/files", "type": "DirectoryOrCreate"}}
-_CLAIM = {**_SIZE, "volumeName": "files", "resources": {"requests": {"storage": "1Mi"}}}
-_VOLUME = _objects(PersistentVolume=_FILES, PersistentVolumeClaim=_CLAIM)
-_NO_VOLUME = _admin("delete", "persistentvolume", "files", "elsewhere", "--ignore-not-found", "--wait=false")
-_ELSEWHERE = """
+_VOLUME = """
 apiVersion: v1
 kind: PersistentVolume
-metadata: {name: elsewhere}
+metadata: {name: NAMESPACE-NAME}
 spec:
   accessModes: [ReadWriteOnce]
   storageClassName: ""
   capacity: {storage: 1Mi}
-  local: {path: /tmp}
-  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [none]}]}]}}
+  SOURCE
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim
-metadata: {name: elsewhere}
-spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: elsewhere, resources: {requests: {storage: 1Mi}}}
+metadata: {name: NAME}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: ""
+  volumeName: NAMESPACE-NAME
+  resources: {requests: {storage: 1Mi}}
 """
+_SOURCES = {
+    "files": "hostPath: {path: /tmp/files, type: DirectoryOrCreate}",
+    "elsewhere": """local: {path: /tmp}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [none]}]}]}}""",
+}
 
 
-def _two_volumes(site: FailureSite) -> None:
-    _VOLUME(site)
-    site.apply(_ELSEWHERE)
+def _volumes(site: FailureSite) -> None:
+    """Claims of volumes that are on the nodes (`files`) and on none of them (`elsewhere`)."""
+    for name, source in _SOURCES.items():
+        made = _VOLUME.replace("NAMESPACE", site.namespace).replace("NAME", name).replace("SOURCE", source)
+        site.apply(made)
+        until(lambda name=name: "Bound" in site.kubectl("get", "pvc", name, "-o", "jsonpath={.status.phase}"))
+
+
+def _no_volumes(site: FailureSite) -> None:
+    names = [f"{site.namespace}-{name}" for name in _SOURCES]
+    site.kubectl("delete", "persistentvolume", *names, "--ignore-not-found", "--wait=false")
 
 
 _WEBHOOK = """
@@ -199,7 +205,7 @@ def _no_webhook(site: FailureSite) -> None:
 
 
 def _ending(hook: Hook) -> Hook:
-    return lambda site: hook(FailureSite(site.kubernetes, f"{ENDING}"))
+    return lambda site: hook(FailureSite(site.kubernetes, ENDING))
 
 
 ENDING = "ending"  # a namespace that is being deleted
@@ -213,15 +219,23 @@ _RESERVED = ("taint", "nodes", "cpu", "test/reserved:NoSchedule")
 # ------------------------------------------------------------------ images
 
 
-def _served(name: str = "", files: dict[str, tuple[str, int] | None] | None = None, **config: Any) -> Hook:
-    """Serve Scalescope's image with other files as `one:NAME`, and as it is as `whole:NAME`, in the node `cpu`."""
+Files = Mapping[str, tuple[str, int] | None]  # text and mode by path in an image; None: it lacks the file
+
+
+def _served(name: str, files: Files = MappingProxyType({}), **config: Any) -> Hook:
+    """Serve Scalescope's image with other files as `one:NAME`, and as it is as `whole:NAME`, in the node `cpu`.
+
+    In paths, PACKAGES and LIBRARIES are the folders of the image.
+    """
 
     def serve(site: FailureSite) -> None:
         mini = site.kubernetes.mini
         folder = mini.folder / "registry"
         base = mini._image.parent / "base"
+        places = {word: str(getattr(sys.modules["mini_image"], word)) for word in ("PACKAGES", "LIBRARIES")}
+        changed = {"/".join(places.get(part, part) for part in path.split("/")): file for path, file in files.items()}
         registry.derive(mini._image, folder, f"whole:{name}", {})
-        registry.derive(mini._image, folder, f"one:{name}", files or {}, **config)
+        registry.derive(mini._image, folder, f"one:{name}", changed, **config)
         if not (folder / "runs").exists():
             (folder / "runs").touch()
             command = [sys.executable, registry.__file__, *map(str, (folder, mini._image, base))]
@@ -237,13 +251,13 @@ def _image(name: str, repository: str = "open/one") -> dict[str, Any]:
     return {"image": f"{registry.ADDRESS}/{repository}:{name}"}
 
 
-def _broken(category: str, name: str, files: dict[str, tuple[str, int] | None], **config: Any) -> Step:
+def _broken(category: str, name: str, files: Files, **config: Any) -> Step:
     """An image that lacks something, in place of which a whole one is used."""
     return Step(category, _image(name), {"image": None}, before=_served(name, files, **config), mini=True)
 
 
 _DASK = "usr/local/bin/dask"
-_PACKAGES = f"usr/local/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+_COMMANDS = "[dask_cli]\nscheduler = distributed.cli.dask_scheduler:main\nworker = distributed.cli.dask_worker:main\n"
 ON_GPU_NODE = {"node_selector": ("kubernetes.io/hostname=gpu",), "tolerations": ("nvidia.com/gpu",)}
 GPU_SELECTOR = {"scheduler_node_selector": ("nvidia.com/gpu.product=NVIDIA-H200",)}
 
@@ -306,14 +320,14 @@ STEPS = {
     "CPUs": Step("no-room", {"cpu": 500.0}, {"cpu": 0.05}),
     "GPUs": Step("no-gpu", {**GPU, "gpus": 8}, {"gpus": 1}, mini=True),
     "claim": Step(
-        "no-claim", {"volumes": ("nothing:/data",)}, {"volumes": ("files:/data",)}, before=_VOLUME, after=_NO_VOLUME
+        "no-claim", {"volumes": ("nothing:/data",)}, {"volumes": ("files:/data",)}, before=_volumes, after=_no_volumes
     ),
     "volume elsewhere": Step(
         "no-volume",
-        {"volumes": ("elsewhere:/data",), "tolerations": ("nvidia.com/gpu",)},
+        {"volumes": ("elsewhere:/data",), "tolerations": ("nvidia.com/gpu",), "queue_timeout_s": 10.0},
         {"volumes": ("files:/data",)},
-        before=_two_volumes,
-        after=_NO_VOLUME,
+        before=_volumes,
+        after=_no_volumes,
     ),
     # images
     "registry": Step("no-registry", {"image": "localhost/none:1"}, {"image": None}),
@@ -354,8 +368,8 @@ STEPS = {
         mini=True,
     ),
     "no dask": _broken("no-dask", "dask", {_DASK: None}),
-    "no package": _broken("no-package", "package", {f"{_PACKAGES}/msgpack": None}),
-    "no library": _broken("no-system-library", "library", {"usr/lib/x86_64-linux-gnu/libssl.so.3": None}),
+    "no package": _broken("no-package", "package", {"PACKAGES/msgpack": None}),
+    "no library": _broken("no-system-library", "library", {"LIBRARIES/libssl.so.3": None}),
     "rights of a file": _broken("no-permission", "rights", {_DASK: ("#!/bin/sh\n", 0o600)}),
     "command of old releases": _broken(
         "old-dask", "old", {_DASK: ("#!/bin/sh\necho \"Error: No such command '$1'.\"\nexit 2\n", 0o755)}
@@ -364,8 +378,9 @@ STEPS = {
         "other-versions",
         "other",
         {
-            f"{_PACKAGES}/distributed-{distributed.__version__}.dist-info": None,
-            f"{_PACKAGES}/distributed-2020.1.0.dist-info/METADATA": ("Name: distributed\nVersion: 2020.1.0\n", 0o644),
+            f"PACKAGES/distributed-{distributed.__version__}.dist-info": None,
+            "PACKAGES/distributed-2020.1.0.dist-info/METADATA": ("Name: distributed\nVersion: 2020.1.0\n", 0o644),
+            "PACKAGES/distributed-2020.1.0.dist-info/entry_points.txt": (_COMMANDS, 0o644),
         },
     ),
     "processor": _broken("architecture", "processor", {_DASK: ("of another kind", 0o755)}, Entrypoint=[]),
@@ -376,12 +391,14 @@ STEPS = {
     "no operator": Step(
         "no-operator",
         before=_unserved,
-        act=_in_turn(_crds({"op": "replace", "path": "served", "value": True}), _RESTARTED),
+        act=_in_turn(_SERVED, _RESTARTED),
+        after=_SERVED,
     ),
     "older definitions": Step(
         "operator-version",
         before=_crds({"op": "remove", "path": _IDLE}),
-        act=_in_turn(_crds({"op": "add", "path": _IDLE, "value": {"type": "integer"}}), _RESTARTED),
+        act=_in_turn(_DEFINED, _RESTARTED),
+        after=_DEFINED,
     ),
     "right of the operator": Step("operator-not-allowed", before=_without_right, act=_with_right, after=_with_right),
     # the cluster is open, or a trial runs
