@@ -54,6 +54,7 @@ class Cluster(ABC, Generic[S]):
         self.groups: Mapping[str, int] = {}  # number of workers by worker group
         self.folder = ""  # workers that can see this folder may import from it
         self.left = ""  # sentence on resources that `close` could not remove, and why
+        self.removed: set[str] = set()  # labels of earlier clusters whose remains `open` removed
 
     @property
     def kind(self) -> str:

@@ -60,7 +60,7 @@ class OpenCluster:
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # whether the next trial needs another cluster
         self.reopened = ""  # the reason why the next trial has another cluster; empty: it has not
-        self.left = ""  # a sentence about jobs or pods that closed clusters left; empty: none
+        self.left: list[str] = []  # sentences about jobs or pods that closed clusters left
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
         self._answered: set[object] = set()  # control planes that have answered one of the clusters
@@ -120,7 +120,8 @@ class OpenCluster:
 
     def _end(self, cluster: Cluster[Any]) -> None:
         cluster.close()
-        self.left = "; ".join(dict.fromkeys(filter(None, (self.left, cluster.left))))
+        left = dict.fromkeys([*self.left, cluster.left])  # the watchdog may end it a second time
+        self.left = [each for each in left if each and not any(label in each for label in cluster.removed)]
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
         """The lines at which the tasks of the running trial stand: in words, and as a fact of the trial.

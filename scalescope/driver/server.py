@@ -246,7 +246,7 @@ class DriverServer:
     def _left(self, *, clean: bool) -> str:
         """What is said of what clusters left; `clean`: whether the last one was closed in order."""
         unclean = "" if clean else "a cluster was not closed in order: `scalescope reap` removes what is left of it"
-        return "; ".join(filter(None, (self._cluster.left, unclean)))
+        return "; ".join(filter(None, (*self._cluster.left, unclean)))
 
 
 def ready(packages: Mapping[str, str]) -> Ready:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import pytest
 import yaml
 from support import monitoring
 from support.kubernetes import ROLES, SMALL, until, with_token
+from support.kubernetes_failures import FailureSite
+from support.kubernetes_steps import STEPS, Hook
 
 from scalescope import clusters, leases
 from scalescope.clusters import reaping
@@ -404,58 +406,42 @@ def test_the_pod_of_a_dead_node_is_named_at_the_end_and_removed_by_one_reap(
         kubernetes.mini.start_node("gpu")
 
 
-_SIZE = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
-_FILES = {**_SIZE, "capacity": {"storage": "1Mi"}, "hostPath": {"path": "/tmp/files", "type": "DirectoryOrCreate"}}
-_CLAIM = {**_SIZE, "volumeName": "files", "resources": {"requests": {"storage": "1Mi"}}}
-# Objects that must be there for a row of `STEPS`: kind and `spec`; each is called `files`.
-THERE: dict[str, dict[str, dict[str, Any]]] = {
-    "quota": {"ResourceQuota": {"hard": {"requests.memory": "900Mi"}}},
-    "limit": {"LimitRange": {"limits": [{"type": "Container", "max": {"cpu": "500m"}}]}},
-    "claim": {"PersistentVolume": _FILES, "PersistentVolumeClaim": _CLAIM},
-}
-# What is asked for, the category of the error, and the fields that its next step changes.
-STEPS: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
-    "account": ({"service_account": "nobody"}, "no-service-account", {"service_account": ""}),
-    "priority": ({"priority_class": "nothing"}, "no-priority-class", {"priority_class": ""}),
-    "secret": ({"environment_secrets": ("nothing",)}, "no-secret", {"environment_secrets": ()}),
-    "image": ({"image": "a" * 400}, "image-name", {"image": ""}),
-    "namespace": ({"namespace": "nowhere"}, "no-namespace", {"namespace": ""}),
-    "context": ({"context": "nowhere"}, "unreachable", {"context": ""}),
-    "label": ({"scheduler_node_selector": ("pool=none",)}, "no-label", {"scheduler_node_selector": ()}),
-    "taint": (
-        {"scheduler_node_selector": ("nvidia.com/gpu.product=NVIDIA-H200",)},
-        "no-label",  # of the other node
-        {"scheduler_tolerations": ("nvidia.com/gpu",)},
-    ),
-    "memory": ({"scheduler_memory_mb": 10**7}, "no-room", {"scheduler_memory_mb": 400}),
-    "quota": ({"memory_mb": 800}, "quota", {"memory_mb": 400}),
-    "limit": ({}, "limit-range", {"cpu_limit": 0.5}),
-    "claim": ({"volumes": ("nothing:/data",)}, "no-claim", {"volumes": ("files:/data",)}),
-}
+def _come(site: FailureSite, asked: dict[str, Any], opened: Hook | None = None, trial: Hook | None = None) -> str:
+    """Open a cluster with one worker; returns the category of the loss that `trial` brings about while one runs."""
+    point = Point(workers=1, threads_per_worker=1, params={}, dask_config={})
+    site.cluster = site.build(**{name: value for name, value in asked.items() if value is not None})
+    with closing(site.cluster) as cluster:
+        cluster.open()
+        if opened:
+            opened(site)
+        cluster.scale(1, 1)
+        if trial is None:
+            return ""
+        with cluster.client() as client, cluster.running(load("futures-map"), point):
+            waited_for = client.submit(time.sleep, 300, pure=False)
+            trial(site)
+            with suppress(CancelledError):
+                waited_for.result(timeout=PATIENCE_S)
+        return str(cluster.facts()["lost"])
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", STEPS)
-def test_workers_come_after_following_the_next_step(
-    build: Any, kubernetes: Any, namespace: str, given: dict[str, Any], name: str
-) -> None:
-    def make(**asked: Any) -> None:
-        with closing(build(**asked)) as cluster:
-            cluster.open()
-            cluster.scale(1, 1)
-
-    asked, category, step = STEPS[name]
-    objects = [
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "files"}, "spec": spec}
-        for kind, spec in THERE.get(name, {}).items()
-    ]
-    if objects:
-        kubernetes.apply(*objects, namespace=namespace)
+def test_workers_come_after_following_the_next_step(kubernetes: Any, namespace: str, name: str) -> None:
+    step, site = STEPS[name], FailureSite(kubernetes, namespace)
+    if step.mini and kubernetes.mini is None:
+        pytest.skip("only nodes of infra/kubernetes/mini.py can be changed")
     try:
-        with pytest.raises(ClusterError) as caught:
-            make(**asked)
-        assert caught.value.category == category
-        assert f"cluster.{next(iter(step))}" in caught.value.next_step
-        make(**{**asked, **{name: value or given.get(name, value) for name, value in step.items()}})
+        step.before(site)
+        if step.trial is None:
+            with pytest.raises(ClusterError) as caught:
+                _come(site, step.asked, step.opened)
+            assert caught.value.category == step.category, str(caught.value)
+            said = ("above", "log of", f"cluster.{next(iter(step.change), '')}")
+            assert not step.change or any(each in caught.value.next_step for each in said)
+        else:
+            assert _come(site, step.asked, trial=step.trial) == step.category
+        step.act(site)
+        _come(site, {**step.asked, **step.change})
     finally:
-        kubernetes.kubectl("delete", "persistentvolume", "files", "--ignore-not-found", "--wait=false")
+        step.after(site)

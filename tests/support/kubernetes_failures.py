@@ -74,7 +74,7 @@ def quota(hard: str) -> Callable[[FailureSite], object]:
     return prepare
 
 
-def _limits(limit: str) -> Callable[[FailureSite], object]:
+def limits(limit: str) -> Callable[[FailureSite], object]:
     def prepare(site: FailureSite) -> None:
         spec = f"{{limits: [{{type: Container, {limit}}}]}}"
         site.apply(f"{{apiVersion: v1, kind: LimitRange, metadata: {{name: limits}}, spec: {spec}}}")
@@ -89,9 +89,7 @@ kind: ValidatingAdmissionPolicy
 metadata: {name: NAMESPACE}
 spec:
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  validations:
-    - expression: object.spec.containers.all(c, c.image.startsWith('registry.example/'))
-      message: images must come from registry.example
+  validations: [{expression: "EXPRESSION", message: this is wanted}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -103,23 +101,27 @@ spec:
 """
 
 
-def _policy(site: FailureSite) -> None:
-    """What a validating webhook is without a server."""
-    site.apply(_POLICY.replace("NAMESPACE", site.namespace))
-    run = ("run", "p", "--image=i", "--dry-run=server", f"--namespace={site.namespace}")
-    until(lambda: "registry.example" in site.kubernetes.kubectl(*run, check=False))
+def policy(expression: str) -> Callable[[FailureSite], object]:
+    """Has the namespace refuse pods for which this is false, as a validating webhook does."""
+
+    def prepare(site: FailureSite) -> None:
+        site.apply(_POLICY.replace("NAMESPACE", site.namespace).replace("EXPRESSION", expression))
+        run = ("run", "p", "--image=i", "--dry-run=server", f"--namespace={site.namespace}")
+        until(lambda: "this is wanted" in site.kubernetes.kubectl(*run, check=False))
+
+    return prepare
 
 
-def _being_deleted(site: FailureSite) -> None:
+def being_deleted(site: FailureSite) -> None:
     site.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: held, finalizers: [test/held]}}")
     site.kubernetes.kubectl("delete", "namespace", site.namespace, "--wait=false")
 
 
-def _let_go(site: FailureSite) -> None:
+def let_go(site: FailureSite) -> None:
     site.kubectl("patch", "configmap", "held", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
 
 
-def _delete_secret(site: FailureSite) -> None:
+def delete_secret(site: FailureSite) -> None:
     assert site.cluster is not None
     site.kept = site.kubernetes.get("secret", site.cluster.label, namespace=site.namespace)
     site.kubectl("delete", "secret", site.cluster.label)
@@ -131,7 +133,7 @@ def _restore_secret(site: FailureSite) -> None:
     site.apply(json.dumps(site.kept))
 
 
-def _evict(site: FailureSite) -> None:
+def evict(site: FailureSite) -> None:
     """What `kubectl drain` does to each pod."""
     made = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": site.pod()}}
     url = f"/api/v1/namespaces/{site.namespace}/pods/{site.pod()}/eviction"
@@ -152,11 +154,11 @@ spec:
 """
 
 
-def _preempt(site: FailureSite) -> None:
+def preempt(site: FailureSite) -> None:
     site.apply(_IMPORTANT.replace("IMAGE", site.kubernetes.image))
 
 
-def _taint(site: FailureSite, sign: str = "") -> None:
+def taint(site: FailureSite, sign: str = "") -> None:
     site.kubernetes.kubectl("taint", "nodes", "gpu", f"test/reclaimed=spot:NoExecute{sign}")
 
 
@@ -171,11 +173,11 @@ def _end_scheduler(site: FailureSite) -> None:
     until(lambda: '"terminated"' in site.kubectl("get", "pods", "-o", "json"))  # Kubernetes learns of it late
 
 
-def _stop_node(site: FailureSite) -> None:
+def stop_node(site: FailureSite) -> None:
     site.kubernetes.mini.stop_node("gpu")
 
 
-def _start_node(site: FailureSite) -> None:
+def start_node(site: FailureSite) -> None:
     lost = "{.status.conditions[?(@.type=='Ready')].status}"
     until(lambda: "Unknown" in site.kubectl("get", "node", "gpu", f"--output=jsonpath={lost}"))
     site.kubernetes.mini.start_node("gpu")
@@ -190,7 +192,7 @@ def _one_runs_then_its_node_dies(site: FailureSite) -> None:
         if words.startswith("1 of 2") and not stopped:
             ready = "{.items[*].status.conditions[?(@.type=='Ready')].status}"  # a busy node tells it late
             until(lambda: "True" in site.kubectl("get", "pods", "-l", WORKERS_ONLY, f"--output=jsonpath={ready}"))
-            stopped.append(_stop_node(site))
+            stopped.append(stop_node(site))
 
     cluster.scale(0, 1)  # so that none of before is counted
     cluster.report = stop
@@ -207,7 +209,7 @@ def _delete(kind: str, name: str) -> Callable[[FailureSite], object]:
     return lambda site: site.kubectl("delete", kind, name, "--wait=false")
 
 
-def _delete_pod(component: str = "worker") -> Callable[[FailureSite], object]:
+def delete_pod(component: str = "worker") -> Callable[[FailureSite], object]:
     return lambda site: site.kubectl("delete", "pod", site.pod(component), "--wait=false")
 
 
@@ -234,7 +236,7 @@ OPENING = (  # the cluster does not open
     _seldom("no such priority class", "no-priority-class", {"priority_class": "nothing"}),
     FailureRow("no such secret of variables", "no-secret", {"environment_secrets": ("nothing",)}),
     FailureRow("no such namespace", "no-namespace", {"namespace": "nowhere"}),
-    FailureRow("namespace is being deleted", "namespace-ending", prepare=_being_deleted, restore=_let_go),
+    FailureRow("namespace is being deleted", "namespace-ending", prepare=being_deleted, restore=let_go),
     FailureRow("no such context", "unreachable", {"context": "nowhere"}),
     FailureRow("API server refuses connections", "unreachable", {"context": "closed"}),
     _seldom("API server does not answer", "unreachable", {"context": "silent"}, own_s=10),
@@ -245,9 +247,13 @@ OPENING = (  # the cluster does not open
         "limit range allows no such pod",
         "limit-range",
         {"groups": {"big": {"memory_mb": 2048}}},
-        prepare=_limits("max: {memory: 1Gi}"),
+        prepare=limits("max: {memory: 1Gi}"),
     ),
-    FailureRow("policy or webhook refuses the pods", "policy", prepare=_policy),
+    FailureRow(
+        "policy or webhook refuses the pods",
+        "policy",
+        prepare=policy("object.spec.containers.all(c, c.image.startsWith('registry.example/'))"),
+    ),
     FailureRow("image has another version of Dask", "other-versions", {"environment": (_OTHER_DASK,)}),
 )
 
@@ -262,7 +268,7 @@ WORKERS = (  # the cluster is open, and its workers do not come
     _seldom(
         "secret of the cluster was removed",
         "own-secret-deleted",
-        prepare=_delete_secret,
+        prepare=delete_secret,
         restore=_restore_secret,
         workers=1,
     ),
@@ -274,15 +280,15 @@ TRIALS = (  # while a trial runs
     _seldom(
         "worker uses more disk than it may",
         "out-of-disk",
-        prepare=_limits("default: {ephemeral-storage: 100Mi}"),
+        prepare=limits("default: {ephemeral-storage: 100Mi}"),
         task=lambda: (Path("/tmp/filled").write_bytes(bytes(200 << 20)), time.sleep(300)),
         restore=_delete("limitrange", "limits"),
         own_s=30,  # the node measures volumes each 10 to 20 s, and looks at that each 10 s
     ),
     _seldom("worker runs out of memory", "out-of-memory", task=lambda: len(bytearray(2**30))),
-    _seldom("worker's pod is deleted", "deleted", act=_delete_pod()),
-    FailureRow("worker is evicted, as by `kubectl drain`", "drained", act=_evict),
-    _seldom("scheduler's pod is deleted", "deleted", act=_delete_pod("scheduler")),
+    _seldom("worker's pod is deleted", "deleted", act=delete_pod()),
+    FailureRow("worker is evicted, as by `kubectl drain`", "drained", act=evict),
+    _seldom("scheduler's pod is deleted", "deleted", act=delete_pod("scheduler")),
 )
 
 GPU_NODE = (  # one after the other, for they are about the same node
@@ -296,26 +302,26 @@ GPU_NODE = (  # one after the other, for they are about the same node
         "worker gives way to a pod of higher priority",
         "preempted",
         GPU,
-        act=_preempt,
+        act=preempt,
         restore=_delete("pod", "important"),
     ),
     _seldom(
         "worker's node is tainted, as before a spot node goes",
         "node-tainted",
         GPU,
-        act=_taint,
-        restore=lambda site: _taint(site, "-"),
+        act=taint,
+        restore=lambda site: taint(site, "-"),
     ),
     _seldom(
         "worker's node dies while others are waited for",
         "node-lost",
         {**GPU, "gpus": 3},
         prepare=_one_runs_then_its_node_dies,
-        restore=_start_node,
+        restore=start_node,
         workers=2,
         own_s=20,
     ),
-    _seldom("worker's node dies", "node-lost", GPU, act=_stop_node, restore=_start_node, own_s=10),
+    _seldom("worker's node dies", "node-lost", GPU, act=stop_node, restore=start_node, own_s=10),
 )
 
 # Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20).

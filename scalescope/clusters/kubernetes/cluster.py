@@ -32,6 +32,7 @@ from scalescope.clusters.kubernetes.pod_watch import SETTLE_S, PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, LOST, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause, versions_of
+from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError, RequestRefused
 from scalescope.model.trial import SILENT
 from scalescope.owner import Owner
@@ -101,7 +102,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._record = PodRecord(api, self.label)
         try:
             for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters that an earlier `close` left
-                self.report(f"{each.label}, of an earlier trial: {each.words}")
+                self.report(f"{each.label}, of an earlier trial: {each.fate} ({each.words})")
+                if each.fate is Fate.REMOVED:
+                    self.removed.add(each.label)
             preflight.check(api, spec, self.label)
             self._security = Security.temporary() if spec.tls else None
             known = {"context": spec.context, "namespace": api.namespace, "server": api.server}

@@ -39,6 +39,9 @@ _START = (
 _PULL = r"^(ErrImagePull|ImagePullBackOff).*"
 _SPOT = "run again, or keep off spot nodes with `cluster.{}node_selector`"
 _ROLE = "apply the Role of docs/kubernetes.md, or ask an administrator for it"
+_PROCESSOR = (
+    "set `cluster.image` to one for it, or `cluster.{}node_selector` to nodes whose kubernetes.io/arch is the image's"
+)
 WEBHOOK_SILENT, CREDENTIALS = "webhook-silent", "credentials"  # categories
 OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Deployment, by its Helm chart
 
@@ -48,15 +51,20 @@ OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Dep
 FAILURES = tuple(Failure(*row) for row in (
     # ---- the log of a container that ended by itself
     ("no-dask", MUST_ACT, r"^Log: .*dask: (command )?not found",
-     "the image has no program `dask`", "use an image with dask and distributed installed"),
+     "the image has no program `dask`",
+     "set `cluster.image` to one with dask and distributed installed, and their programs on PATH"),
     ("no-system-library", MUST_ACT, r"^Log: .*cannot open shared object file",
-     "the image lacks a system library", "install it in the image, or use another image"),
+     "the image lacks a system library", "set `cluster.image` to one that has it"),
     ("no-package", MUST_ACT, r"^Log: .*No module named",
-     "the image lacks a Python package", "use an image with the packages of the driver"),
+     "the image lacks a Python package", "set `cluster.image` to one with the packages of the driver"),
     ("no-dask-cuda", MUST_ACT, r"^Log: .*No such command 'cuda'",
-     "the image lacks dask-cuda", "use an image with dask-cuda for the workers with GPUs, or leave `cluster.cuda` out"),
+     "the image lacks dask-cuda",
+     "set `cluster.image` to one with dask-cuda for the workers with GPUs, or leave `cluster.cuda` out"),
     ("old-dask", MUST_ACT, r"^Log: .*(No such (command|option)|Usage: .*dask)",
-     "the image's version of Dask does not know the command", "use an image with the driver's version of distributed"),
+     "the image's version of Dask does not know the command",
+     "set `cluster.image` to one with the driver's version of distributed"),
+    ("architecture", MUST_ACT, "^Log: .*exec format error",
+     "the image is for another kind of processor than the node's", _PROCESSOR),
     # errors of connections, the nearest to the cause first; those of getaddrinfo(3) have negative numbers
     ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
      r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
@@ -84,7 +92,8 @@ FAILURES = tuple(Failure(*row) for row in (
     ("disk-full", MUST_ACT, r"^Log: .*(No space left on device|Disk quota exceeded)",
      "the node's disk is full", "`kubectl describe node NODE` shows ephemeral-storage"),
     ("no-permission", MUST_ACT, r"^Log: .*(Permission denied|PermissionError)",
-     "user 1000 may not read or write a file", "change the rights of that file in the image"),
+     "user 1000 may not read or write a file",
+     "change the rights of that file in the image, or set `cluster.image` to another one"),
     # ---- refused requests
     (WEBHOOK_SILENT, UNLIKELY, _ASK + "failed calling webhook",
      "an admission webhook does not answer",
@@ -196,7 +205,7 @@ FAILURES = tuple(Failure(*row) for row in (
     # ---- images
     ("registry-limit", STARTING, _PULL + "(toomanyrequests|429)",
      "the registry's rate limit is reached",
-     "set `cluster.pull_secrets` to a secret with the registry's credentials, or use a mirror"),
+     "set `cluster.pull_secrets` to a secret with the registry's credentials, or `cluster.image` to that of a mirror"),
     ("image-denied", MUST_ACT, _PULL + "(unauthorized|denied|authentication required|forbidden|401|403)",
      "the registry denied access, or the image does not exist",
      "set `cluster.pull_secrets` to a secret whose credentials the registry accepts; check `cluster.image`"),
@@ -251,8 +260,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "the node's NVIDIA driver or container toolkit does not work",
      "an administrator looks at the pods of the GPU operator on NODE; avoid that node with `cluster.node_selector`"),
     ("architecture", MUST_ACT, _START + "exec format error",
-     "the image is for another kind of processor than the node's",
-     "use an image for it, or set `cluster.{}node_selector` to nodes whose kubernetes.io/arch is the image's"),
+     "the image is for another kind of processor than the node's", _PROCESSOR),
     ("no-dask", MUST_ACT, _START + "(executable file not found|no such file or directory)",
      "the image has no program `dask`",
      "set `cluster.image` to one with dask and distributed installed, and their programs on PATH"),
@@ -308,7 +316,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "see `kubectl get events`; raise `cluster.idle_timeout_s` if trials wait for long"),
     ("node-lost", UNLIKELY, "^(NodeLost|NodeNotReady|Rebooted)",
      "its node does not answer; Kubernetes still reports its pods as Running",
-     "`kubectl get nodes` shows NODE as NotReady; run again without it"),
+     "`kubectl get nodes` shows NODE as NotReady; run again without it (`cluster.{}node_selector`)"),
     ("crashed", MUST_ACT,
      r"^(CrashLoopBackOff|Error|Completed|BackOff: Back-off restarting)",
      "its process ended by itself",

@@ -606,7 +606,7 @@ def test_an_ending_driver_waits_until_its_cluster_is_closed() -> None:
     began, over, opened = threading.Event(), threading.Event(), OpenCluster(lambda *phase: None)
 
     class Slow:
-        spec, left = LocalSpec(), ""
+        spec, left, removed = LocalSpec(), "", frozenset[str]()
 
         def close(self) -> None:
             began.set()
@@ -625,6 +625,26 @@ def test_an_ending_driver_waits_until_its_cluster_is_closed() -> None:
     closing.join()
 
 
+def test_what_a_cluster_left_is_not_told_once_a_later_cluster_has_removed_it() -> None:
+    class Closes:
+        spec = LocalSpec()
+
+        def __init__(self, left: str = "", *removed: str) -> None:
+            self.left, self.removed = left, set(removed)
+
+        def close(self) -> None:
+            pass
+
+    opened, told = OpenCluster(lambda *phase: None), "scalescope-1 is not gone"
+    for cluster, left in ((Closes(told), [told]), (Closes("other", "scalescope-2"), [told, "other"])):
+        opened.cluster = cluster  # type: ignore[assignment]
+        opened.close()
+        assert opened.left == left
+    opened.cluster = Closes("", "scalescope-1")  # type: ignore[assignment]
+    opened.close()
+    assert opened.left == ["other"]
+
+
 def test_a_cluster_that_was_not_closed_in_order_is_said_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Message] = []
 
@@ -636,7 +656,7 @@ def test_a_cluster_that_was_not_closed_in_order_is_said_to_be_left(monkeypatch: 
         raise SystemExit
 
     class Breaks:
-        spec, left = LocalSpec(), ""
+        spec, left, removed = LocalSpec(), "", frozenset[str]()
 
         def close(self) -> None:
             raise OSError("no answer")

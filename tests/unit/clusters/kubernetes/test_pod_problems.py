@@ -225,6 +225,7 @@ def test_the_next_step_names_the_memory_field_of_the_pod_in_question() -> None:
         ("Error: No such option: --no-nanny", "old-dask"),
         ("ModuleNotFoundError: No module named 'dask'", "no-package"),
         ("OSError: Timed out trying to connect to tls://s:8786", "no-connection"),
+        ("exec /usr/local/bin/dask: exec format error", "architecture"),
         ("nothing known", "crashed"),
         ("", "crashed"),
     ],

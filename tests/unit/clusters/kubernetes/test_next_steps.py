@@ -1,0 +1,15 @@
+"""Which next steps of failures on Kubernetes are taken by a test, and why the others are not."""
+
+from __future__ import annotations
+
+from support.kubernetes_steps import STEPS, UNTRIED
+
+from scalescope.clusters.kubernetes.failures import FAILURES
+
+OTHERS = ("other-versions", "not-removed")  # categories with a next step that have no row in the table
+
+
+def test_each_next_step_is_taken_by_a_test_or_has_a_reason_not_to_be() -> None:
+    tried = {step.category for step in STEPS.values()}
+    assert not tried & UNTRIED.keys()
+    assert tried | UNTRIED.keys() == {*(row.category for row in FAILURES if row.next_step), *OTHERS}
