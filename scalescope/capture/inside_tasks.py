@@ -53,7 +53,7 @@ _READING = (
     *("from_pretrained", "stat", "do_handshake"),
 )
 # Beginnings of the names of the user's own functions that set something up
-_SETTING_UP = ("load", "open", "connect", "init", "setup", "set_up", "download")
+_SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
 COUNTED = 500  # most tasks of a prefix that are told apart

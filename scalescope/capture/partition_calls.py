@@ -157,12 +157,14 @@ def _length(given: Any) -> int | None:
 
 
 def _bytes_to_cut(paths: Any) -> int | None:
-    """Bytes of files on this host that can be read in blocks; None where one is not such a file."""
+    """Bytes of files on this host that can be read in blocks; 0 for compressed ones, None if that is not known."""
     found = [
         each for name in ([paths] if isinstance(paths, str | PurePath) else paths) for each in glob.glob(str(name))
     ]
-    if not found or len(found) > MOST or any(each.endswith(COMPRESSED) for each in found):
+    if not found or len(found) > MOST:
         return None
+    if any(each.endswith(COMPRESSED) for each in found):
+        return 0
     try:
         return sum(map(os.path.getsize, found))
     except OSError:

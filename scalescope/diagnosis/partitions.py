@@ -30,7 +30,7 @@ BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
 # What to do to get more partitions from each call; their number follows.
 CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
-    "dask.bag.read_text": "pass `blocksize=`, or read more files (a compressed file is never cut), for",
+    "dask.bag.read_text": "pass `blocksize=`, or read more files, for",
     "dask.dataframe.from_pandas": "pass `npartitions=` for",
     "dask.dataframe.from_map": "give it more inputs for",
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
@@ -88,6 +88,11 @@ def more(call: PartitionCall, parts: int) -> str:
     """How to tell a call to make at least so many partitions."""
     if (size := block(call, parts)) is not None:
         return f"pass `blocksize={size:_}` for at least {parts:,} partitions{f' at {call.where}' if call.where else ''}"
+    if call.nbytes == 0:
+        return (
+            f"call `.repartition(npartitions={parts})` on what it returns{f' at {call.where}' if call.where else ''}, "
+            "before the work on it: a compressed file is read as a whole"
+        )
     is_array = call.call.startswith(ARRAY)
     how = CHUNKS if is_array else CALL_OPTIONS.get(call.call, "make")
     at = f" at {call.where}" if call.where else ""

@@ -23,4 +23,4 @@ class PartitionCall(Mapped):
     partitions: int
     shape: tuple[int, ...] = ()  # elements of an array along each axis; empty if it is no array, or unknown
     chunk: tuple[int, ...] = ()  # elements of its largest chunk along each axis
-    nbytes: int | None = None  # bytes of the text files that it reads, if it can cut them; None if unknown
+    nbytes: int | None = None  # bytes of the text files that it reads; 0 if it cannot cut them, None if unknown

@@ -14,6 +14,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
     one_by_one,
     packing,
     refilled,
+    scattering,
     sent_first,
     tasks_per_graph,
     unwanted_s,
@@ -174,6 +175,10 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
     )
 
 
+SCATTER_ONCE = (
+    "the client scatters data at line {line} for most of that time: scatter it once, before the loop, and pass that "
+    "future to all tasks"
+)
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
@@ -207,13 +212,16 @@ def slow_submission(observation: Observation) -> Finding | None:
     mean_s = float((attempts.stop - attempts.start).mean())
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     each = tasks_per_graph(found)
+    scatters = scattering(observation, found)
     return SLOW_SUBMISSION.finding(
         observation,
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
         f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
         f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
-        Remedy(
+        Remedy(SCATTER_ONCE.format(line=scatters.line), saved_s=sent_at_once_saves_s(observation))
+        if scatters
+        else Remedy(
             f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
             f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
             saved_s=sent_at_once_saves_s(observation, in_tasks=True),
@@ -223,5 +231,5 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
-        place=asked_at(observation),
+        place=scatters or asked_at(observation),
     )

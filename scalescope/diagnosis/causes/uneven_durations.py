@@ -24,6 +24,8 @@ FIRST = (
 
 MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
 
+ROUNDS = 3  # graphs from which the client sends tasks in rounds
+
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
@@ -153,19 +155,24 @@ def skewed_tasks(observation: Observation) -> Finding | None:
 
 def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     """The remedy where the client waited for the stage before it sent tasks that could have begun earlier."""
-    saved_s, place = sent_at_once_saves_s(observation), held_back_at(observation)
-    if saved_s is None or place is None or saved_s < MOSTLY * lost_s / observation.threads:
+    saved_s, place, sent = sent_at_once_saves_s(observation), held_back_at(observation), observation.measured.graph
+    if saved_s is None or saved_s < MOSTLY * lost_s / observation.threads:
         return None
     here, there = task_needs(observation)
-    sent = observation.measured.graph
-    if not bool((sent[here] != sent[there]).any()):
-        return None  # what follows takes no futures: it may need what the tasks before it wrote
-    return Remedy(
-        f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, "
-        "each of which begins when its own inputs are there",
-        saved_s=saved_s,
-        premise=RESULTS_FIT,
-    )
+    takes = bool((sent[here] != sent[there]).any())  # else what follows may need what the tasks before it wrote
+    if place is not None and takes:
+        text = (
+            f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, each of "
+            "which begins when its own inputs are there"
+        )
+    elif place is None and not takes and len(np.unique(sent)) >= ROUNDS:
+        text = (
+            "send the tasks of all rounds at once, where no round needs the results of the one before, and take each "
+            "result as it comes (`as_completed`); else divide the longest task"
+        )
+    else:
+        return None
+    return Remedy(text, saved_s=saved_s, premise=RESULTS_FIT)
 
 
 def _said(first: bool) -> str:

@@ -7,11 +7,13 @@ from scalescope.diagnosis.evidence.placement import restricted_prefixes
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import ASKS_FOR, NO_WORKER
 from scalescope.model.words import percent, plural
 
 RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
+
+MEANT = 0.25  # share of the worker time up to which resources are taken for a limit that is meant
 
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
@@ -66,6 +68,7 @@ def _confined(observation: Observation) -> Finding | None:
     if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worst = found[0]
+    meant = worst.by == "resources" and share < MEANT
     total = len(attempts.addresses)
     where = words.some([attempts.addresses[worker] for worker in worst.workers])
     who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
@@ -92,5 +95,6 @@ def _confined(observation: Observation) -> Finding | None:
         Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
         Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
+        severity=Severity.INFO if meant else None,
         link=RESOURCES_LINK if worst.by == "resources" else "",
     )

@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.submissions import BANDWIDTH, HEAVY_GRAPH, Su
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
-from scalescope.model.finding import SENT, Evidence
+from scalescope.model.finding import SENT, Evidence, Place
 from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
@@ -216,6 +216,15 @@ def packing(observation: Observation) -> GraphPacking | None:
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
+
+
+def scattering(observation: Observation, found: SubmissionLoop) -> Place | None:
+    """The line of a loop at which the client scatters data for most of the time between graphs; None if it does not."""
+    scatters = np.array([call == "scatter" for call in observation.client_calls], dtype=bool)
+    seconds = np.where(scatters, _client_s(observation, found.begin, found.end), 0.0)
+    if seconds.sum() < found.seconds / 2:
+        return None
+    return Place.of(str(observation.column("client", "where")[int(seconds.argmax())]))
 
 
 def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:

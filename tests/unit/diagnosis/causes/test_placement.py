@@ -69,18 +69,22 @@ def test_restrictions_that_cost_nothing_are_healthy():
     assert not find(Cluster(10).run(all_of_them))
 
 
-def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(golden):
-    """Each worker has four threads and one GPU."""
+@pytest.mark.parametrize(("others", "severity"), [(0, Severity.HIGH), (40, Severity.INFO)])
+def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(others, severity, golden):
+    """Each worker has four threads and one GPU; beside long work of others, such a limit is taken to be meant."""
     events = [(0.0, "restriction", {"prefix": "train", "workers": [], "hosts": [], "resources": {"GPU": 1}})]
-    run = Cluster(4, 4, events=events)
+    given = [(f"train-{i}", "train", i, i // 4, i // 4 + 1) for i in range(40)]
+    given += [(f"fit-{i}", "fit", i, 10, 10 + others) for i in range(16 * bool(others))]
     rows = [
         {
-            "key": f"train-{i}", "prefix": "train", "group": "train", "worker": f"tcp://10.0.0.{i % 4}:4000",
-            "start": i // 4, "stop": i // 4 + 1, "done": i // 4 + 1, "span": 1.0, "allowed": 4, "runnable": 0.0,
+            "key": key, "prefix": prefix, "group": prefix, "worker": f"tcp://10.0.0.{i % 4}:4000",
+            "start": start + 1e-9, "stop": stop, "done": stop, "span": 1.0, "allowed": 4 * (prefix == "train"),
+            "runnable": 0.0 if prefix == "train" else 10.0,
         }
-        for i in range(40)
+        for key, prefix, i, start, stop in given
     ]  # fmt: skip
-    golden(only(find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows])), "worker-restriction"))
+    finding = golden(find(Cluster(4, 4, events=events).observe(rows))["worker-restriction"])
+    assert finding.severity is severity
 
 
 # ------------------------------------------------------------------ late workers

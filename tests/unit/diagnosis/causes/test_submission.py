@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from support.findings import observed, only
+from support.findings import observed, only, watched
 from support.small_cluster import Cluster, Graph, Task, find, in_turn, standing
 
 from scalescope.model.finding import Severity
@@ -189,6 +189,12 @@ def test_a_client_that_sends_too_slowly_is_found_as_slow_submission(workers, see
     )
     assert finding.severity is Severity.HIGH
     golden_once(finding)
+
+
+def test_data_that_is_scattered_in_each_round_of_a_loop_is_scattered_once(golden):
+    run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
+    rows = [(0.15, ("my_job.py:38 run", "client.scatter", 1)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
+    golden(find(watched(run, *rows))["slow-submission"])
 
 
 # ------------------------------------------------------------------ large graph

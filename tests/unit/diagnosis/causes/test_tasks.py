@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.findings import only, watched
 from support.small_cluster import Cluster, Graph, Task, find
 
-from scalescope.diagnosis.partitions import block, fewer
+from scalescope.diagnosis.partitions import block, fewer, more
 from scalescope.model.finding import Severity
 from scalescope.model.partition_calls import PartitionCall
 
@@ -32,6 +32,18 @@ def test_unequal_stages_with_a_wait_between_them_are_told_to_leave_it_out(call, 
     waits = (4.2, ("my_job.py:24 main", call, 1)), (4.2, ("my_job.py:26 main", "client.gather", 1))
     run = Cluster(8).run([*load, *fit], [Graph(), Graph(after=0)])
     golden(find(watched(run, *waits))["skewed-tasks"])
+
+
+def test_stragglers_of_rounds_that_need_nothing_of_each_other_are_told_to_send_all_at_once(golden):
+    tasks = [Task(9.0 if i == j else 1.0, "render", graph=j) for j in range(8) for i in range(8)]
+    run = Cluster(8).run(tasks, [Graph(), *[Graph(after=j) for j in range(7)]])
+    golden(find(watched(run, (72.0, ("my_job.py:37 main", "as_completed", 1))))["straggler"])
+
+
+@pytest.mark.parametrize("nbytes", [0, 100_000])
+def test_a_reader_of_text_is_told_its_block_size_or_to_repartition(nbytes):
+    text = more(PartitionCall("dask.bag.read_text", "my_job.py:4 in run", None, 1, nbytes=nbytes), 4)
+    assert ("blocksize=25_000" in text, "repartition(npartitions=4)" in text) == (nbytes > 0, nbytes == 0)
 
 
 # ------------------------------------------------------------------ straggler
