@@ -13,16 +13,19 @@ from scalescope.diagnosis.evidence.departures import Departure, deaths, departur
 from scalescope.diagnosis.evidence.held_results import peaks
 from scalescope.diagnosis.evidence.task_table import largest_prefix
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
+
+COMES_S = 5.0  # seconds for which tasks must have waited until another worker would have paid
 
 ADAPTIVE_SCALING = TrialCause(
     code="adaptive-scaling",
     title="Workers left and came too early or late",
     needs="The cluster is adaptive, or workers left by request and others came after them. For at least 10 % of the "
-    "worker time, tasks waited for threads of workers that had been retired or were not there yet.",
+    "worker time, tasks waited for threads of workers that had been retired or were not there yet. Or an adaptive "
+    "cluster never had as many workers as it may, while enough tasks for these waited.",
     ruled_out_by="Workers that nobody needed while they were away. Workers that died (worker-died), or left by request "
     "and were not replaced (workers-missing). A cluster that is not adaptive (late-workers).",
     remedy="Keep the workers: `cluster.adapt(minimum=N)` or `cluster.scale(N)`; or retire them later (`wait_count=`)",
@@ -38,6 +41,8 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
     """`lost_s`: absent threads that were there at another time, while as many tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
+    if kept_small := _kept_small(observation, adaptive):
+        return kept_small
     left = np.sort([each.time - attempts.epoch for each in gone])
     came = np.sort(attempts.members.joined[attempts.members.joined > 0])
     if deaths(observation) and not gone:
@@ -67,6 +72,30 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
         Evidence("bytes on the workers that were retired", int(held), "memory"),
         Evidence("thread-seconds missing while tasks waited", round(lost_s, 3), "tables workers and tasks"),
         confidence=0.9,
+    )
+
+
+def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Finding | None:
+    """`lost_s`: all threads, for the time that the workers which the cluster may have would have saved."""
+    most, workers, line = adaptive.get("maximum"), observation.trial.point.workers, timeline(observation)
+    if not isinstance(most, int) or most <= workers:
+        return None
+    wanted = observation.threads * (most - workers) / workers
+    enough_s = line.integral((line.waiting - line.idle >= wanted).astype(float))
+    saved_s = enough_s * (1 - workers / most)
+    if enough_s < COMES_S or saved_s < NOTEWORTHY * observation.measured.elapsed:
+        return None
+    target = adaptive.get("target_duration")
+    return ADAPTIVE_SCALING.finding(
+        observation,
+        saved_s * observation.threads,
+        f"The adaptive cluster never had more than {workers:,} of the {plural(most, 'worker')} that it may have, while "
+        f"tasks for all of these waited for {words.duration(enough_s)}: it asks for as many as end the work within "
+        f"`target_duration` ({target}).",
+        Remedy(f"`cluster.scale({most})`, `minimum={most}`, or a shorter `target_duration=`", saved_s=saved_s),
+        Evidence("workers that it may have", most, "facts of the cluster"),
+        Evidence("seconds in which tasks for all of them waited", round(enough_s, 3), "tables workers and tasks"),
+        confidence=0.85,
     )
 
 

@@ -53,3 +53,11 @@ def test_workers_that_left_by_request_without_replacement_are_missing():
 def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(golden):
     run = Cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([Task(1.0)] * 20, facts=ADAPTIVE)
     golden(only(find(run), "adaptive-scaling"))
+
+
+@pytest.mark.parametrize(("tasks", "found"), [(40, True), (2, False), (4, False)])
+def test_an_adaptive_cluster_that_stays_small_while_tasks_wait_is_found(tasks, found, golden):
+    """Not where too few tasks wait for all workers that it may have, or for a short time."""
+    named = find(Cluster(1).run([Task(1.0)] * tasks, facts=ADAPTIVE)).get("adaptive-scaling")
+    assert (named is not None) is found
+    golden(*filter(None, [named]))
