@@ -91,10 +91,11 @@ class WorkerWatch(BackgroundThread):
     def _reason(self) -> str:
         deadline, fewest = time.monotonic() + REASON_TIMEOUT_S, self._expected
         while time.monotonic() < deadline:
-            fewest = min(fewest, self._arrived())  # those of a dead host are not missed all at once
+            present = self._arrived()
+            fewest = min(fewest, present)  # those of a dead host are not missed all at once
             lost = f"{self._expected - fewest} of {self._expected} {self._what} were lost"
             try:
-                self._explain(self._arrived())
+                self._explain(present)
             except ClusterError as error:
                 return f"{lost}: {error}"
             time.sleep(LOOK_INTERVAL_S)  # wait even if the trial has ended, to learn the reason

@@ -10,7 +10,7 @@ import pytest
 
 from scalescope.clusters import trial_watch
 from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
-from scalescope.errors import JobsEnded
+from scalescope.errors import ClusterError, JobsEnded
 
 
 @pytest.fixture
@@ -80,10 +80,15 @@ def test_the_reason_of_a_lost_worker_is_waited_for_within_limits(
 
 def test_workers_that_are_missed_later_count_as_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connections to the workers of a dead host break one after the other."""
-    monkeypatch.setattr(trial_watch, "REASON_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(trial_watch, "LOOK_INTERVAL_S", 0.01)
     left = iter([8, 7, 6, 5])
+
+    def explain(present: int) -> None:
+        if present == 4:
+            raise ClusterError("node n1 is down")
+
     watching = WorkerWatch(
-        8, arrived=lambda: next(left, 4), explain=lambda _: None, missing=lambda: "job 7", cancel=lambda: None
+        8, arrived=lambda: next(left, 4), explain=explain, missing=lambda: "job 7", cancel=lambda: None
     )
     with watching:
         while not watching.lost:
