@@ -20,6 +20,7 @@ from scalescope.remedies.source import (
     is_client,
     stored,
     targets,
+    used,
     walk,
 )
 
@@ -35,6 +36,29 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         return _scattered(source, call, large_argument(source, call, call.args[1:], call.args[0].value, place))
 
     return answer(scattered, source, source.nearest(calls, place), "no call of `submit` or `map` stands at that line")
+
+
+def before_the_loop(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    """Scatter before the loop what each round scatters anew."""
+    source = Source(module)
+    lines = [each for each in source.all(cst.SimpleStatementLine) if place is not None and source.is_at(each, place)]
+    return answer(_moved, source, lines, "no line there scatters")
+
+
+def _moved(source: Source, line: cst.SimpleStatementLine) -> Patched:
+    match line.body:
+        case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name())], value=cst.Call() as call)]:
+            around = [each for each in loops(source, call) if isinstance(each, cst.For)]
+            if called(call) != "scatter" or not around:
+                raise Refused("it scatters nothing in a loop")
+        case _:
+            raise Refused("what it scatters gets no name of its own")
+    rest = cst.ensure_type(around[-1].deep_remove(line), cst.For)
+    if used(*call.args) & changed(rest):
+        raise Refused("the loop changes what it scatters")
+    moved = line.with_changes(leading_lines=())
+    edited = source.edited({line: lambda _: cst.RemoveFromParent(), around[-1]: before(moved)})
+    return Patched(edited.module, "the data is scattered once")
 
 
 def large_argument(

@@ -62,6 +62,16 @@ def test_a_cluster_that_nothing_closes_is_made_once(more: str, kept: bool) -> No
     assert not kept or answer.module.code == f"import functools\n@functools.cache\n{text}"
 
 
+@pytest.mark.parametrize(("more", "moved"), [("", True), ("\n        p = next(p)", False)])
+def test_data_that_each_round_scatters_is_scattered_before_the_loop(more: str, moved: bool) -> None:
+    loop = "for i in range(3):\n    for j in js:{}\n        out.append(client.submit(f, j, sp))" + more
+    scatter = "sp = client.scatter(p, broadcast=True)"
+    text = CLIENT + loop.format(f"\n        {scatter}")
+    answer = tried("slow-submission", "scatter:before_the_loop", text, Place("s.py", 4, "<module>"))
+    assert isinstance(answer, Patched) is moved
+    assert not moved or answer.module.code == CLIENT + f"{scatter}\n" + loop.format("")
+
+
 def test_the_fix_page_lists_exactly_the_causes_that_have_a_rewrite() -> None:
     page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
     halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
