@@ -1136,13 +1136,8 @@ DRAWS = {
     *("random", "rand", "randn", "randint", "normal", "uniform", "choice", "shuffle", "sample", "urandom", "uuid4"),
     *("now", "today", "perf_counter", "monotonic", "time_ns", "getpid", "get_worker", "urlopen", "connect", "write"),
 }
-SEEDED = {
-    "default_rng",
-    "RandomState",
-    "Generator",
-    "seed",
-    "Random",
-}  # names that tell that it draws the same each time
+# Names that tell that a function draws the same each time
+SEEDED = {"default_rng", "RandomState", "Generator", "seed", "Random"}
 RANDOM_KEY = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # key of a call that is not declared pure
 
 
@@ -1151,13 +1146,21 @@ def equal_call(key: Any, spec: Any) -> list[Any]:
     function, given = getattr(spec, "func", None), getattr(spec, "args", None)
     if given is None or not isinstance(key, str) or not RANDOM_KEY.fullmatch(key):
         return []
-    names = _names_in(function)
-    values = (*given, *(spec.kwargs or {}).items())
-    plain = all(isinstance(each, (str, bytes, int, float, tuple)) for each in values)
-    if not plain or (names & DRAWS and not names & SEEDED):
+    values = (*given, *(getattr(spec, "kwargs", None) or {}).items())
+    names = _names_in(function) if _is_plain(values) else DRAWS
+    if names & DRAWS and not names & SEEDED:
         return []
     call = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}", repr(values)
     return [call] if len(call[1]) <= CALL_CHARACTERS else []
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the text of a value is short, and tells it from all others."""
+    if type(value) is tuple:
+        return len(value) < CALL_CHARACTERS and all(map(_is_plain, value))
+    return type(value) in (bool, int, float, type(None)) or (
+        type(value) in (str, bytes) and len(value) < CALL_CHARACTERS
+    )
 
 
 def _names_in(function: Any, depth: int = 2) -> set[str]:
@@ -1167,7 +1170,8 @@ def _names_in(function: Any, depth: int = 2) -> set[str]:
         return {*DRAWS}
     codes = [code, *(each for each in code.co_consts if hasattr(each, "co_names"))]
     names = {name for each in codes for name in each.co_names}
-    called = [function.__globals__.get(name) for name in names] if depth else []
+    known = getattr(function, "__globals__", {}) if depth else {}
+    called = [known.get(name) for name in names]
     return names.union(*(_names_in(each, depth - 1) for each in called if hasattr(each, "__code__")))
 
 
