@@ -154,7 +154,7 @@ class ClientWatch:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
                 at = frame.f_code, frame.f_lasti, frame.f_lineno or 0
-                return CodePlace(*at, waits or elsewhere, purpose or META * _meta(frame), elsewhere)
+                return CodePlace(*at, waits or elsewhere, purpose or (META if _meta(frame) else ""), elsewhere)
             purpose = purpose or _purpose(file, frame.f_code.co_name)
             # an outer call, nearer to the user's code, tells more than an inner one
             another = self._scheduler.is_another(frame) if self._scheduler else None

@@ -158,9 +158,10 @@ def _length(given: Any) -> int | None:
 
 def _bytes_to_cut(paths: Any) -> int | None:
     """Bytes of files on this host that can be read in blocks; 0 for compressed ones, None if that is not known."""
-    found = [
-        each for name in ([paths] if isinstance(paths, str | PurePath) else paths) for each in glob.glob(str(name))
-    ]
+    names = [paths] if isinstance(paths, str | PurePath) else paths
+    if not isinstance(names, list | tuple):  # nothing that the call itself must still read
+        return None
+    found = [each for name in names for each in glob.glob(str(name))]
     if not found or len(found) > MOST:
         return None
     if any(each.endswith(COMPRESSED) for each in found):

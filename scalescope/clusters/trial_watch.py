@@ -92,7 +92,7 @@ class WorkerWatch(BackgroundThread):
         deadline, fewest = time.monotonic() + REASON_TIMEOUT_S, self._expected
         while time.monotonic() < deadline:
             present = self._arrived()
-            fewest = min(fewest, present)  # those of a dead host are not missed all at once
+            fewest = min(fewest, present)  # workers of a dead host are not missed all at once
             lost = f"{self._expected - fewest} of {self._expected} {self._what} were lost"
             try:
                 self._explain(present)

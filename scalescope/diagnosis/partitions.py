@@ -86,16 +86,16 @@ def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
 
 def more(call: PartitionCall, parts: int) -> str:
     """How to tell a call to make at least so many partitions."""
-    if (size := block(call, parts)) is not None:
-        return f"pass `blocksize={size:_}` for at least {parts:,} partitions{f' at {call.where}' if call.where else ''}"
+    at = f" at {call.where}" if call.where else ""
     if call.nbytes == 0:
         return (
-            f"call `.repartition(npartitions={parts})` on what it returns{f' at {call.where}' if call.where else ''}, "
-            "before the work on it: a compressed file is read as a whole"
+            f"call `.repartition(npartitions={parts})` on what it returns{at}, before the work on it: a compressed "
+            "file is read as a whole"
         )
     is_array = call.call.startswith(ARRAY)
     how = CHUNKS if is_array else CALL_OPTIONS.get(call.call, "make")
-    at = f" at {call.where}" if call.where else ""
+    if (size := block(call, parts)) is not None:
+        how = f"pass `blocksize={size:_}` for"
     return f"{how} at least {parts:,} {'chunks' if is_array else 'partitions'}{at}"
 
 

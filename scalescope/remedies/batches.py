@@ -9,13 +9,24 @@ for start in range(0, len(items), 8):                      for start in range(0,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import libcst as cst
 
-from scalescope.model.finding import SENT, TIMES, Finding, Place
-from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, dotted, resized, walk
+from scalescope.model.finding import SENT, Finding, Place
+from scalescope.remedies.source import (
+    Answer,
+    NotHere,
+    Patched,
+    Setting,
+    Source,
+    answer,
+    called,
+    dotted,
+    resized,
+    times_as_much,
+    walk,
+)
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -28,10 +39,8 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def longer(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Batches that are a task each: as many times as long as the finding says."""
-    times = next((each.value for each in finding.evidence if each.what == TIMES), None)
-    if not isinstance(times, int | float) or times <= 1:
-        return NotHere("the finding names no size")
-    return _resized(module, place, lambda now: now * math.ceil(times))
+    times = times_as_much(finding)
+    return NotHere("the finding names no size") if times is None else _resized(module, place, lambda now: now * times)
 
 
 def _resized(module: cst.Module, place: Place | None, change: Callable[[int], int]) -> Answer:

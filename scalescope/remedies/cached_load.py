@@ -12,7 +12,7 @@ from scalescope.remedies.source import (
     Refused,
     Source,
     answer,
-    becomes,
+    cached,
     called,
     dotted,
     root,
@@ -46,9 +46,8 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
         if not isinstance(call, cst.Call) or call.func is not each:
             raise Refused(f"`{name}` is the task itself, or is passed on")
         _check_unchanged(source, call)
-    mark = cst.Decorator(source.expression(f"functools.lru_cache(maxsize={KEPT})"))
-    edited = source.edited({function: becomes(function.with_changes(decorators=[mark]))})
-    return Patched(edited.importing("functools"), f"each process calls `{name}` once for each argument")
+    what = f"each process calls `{name}` once for each argument"
+    return cached(source, function, f"functools.lru_cache(maxsize={KEPT})", what)
 
 
 def _check_only_reads(source: Source, function: cst.FunctionDef) -> None:

@@ -16,6 +16,7 @@ from scalescope.remedies.source import (
     answer,
     becomes,
     bound,
+    cached,
     called,
     dotted,
     used,
@@ -52,9 +53,7 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
         for each in source.all(cst.With)
     ):
         raise Refused(f"`{name}` is closed at the end of a `with`")
-    mark = cst.Decorator(source.expression("functools.cache"))
-    edited = source.edited({function: becomes(function.with_changes(decorators=[mark]))})
-    return Patched(edited.importing("functools"), WHAT)
+    return cached(source, function, "functools.cache", WHAT)
 
 
 def _calls(node: cst.CSTNode, name: str) -> bool:

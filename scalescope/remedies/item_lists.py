@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import libcst as cst
 
-from scalescope.model.finding import TIMES, Finding, Place
+from scalescope.model.finding import Finding, Place
 from scalescope.remedies.map_calls import OF_TASKS
 from scalescope.remedies.source import (
     Answer,
@@ -21,16 +20,17 @@ from scalescope.remedies.source import (
     binding,
     called,
     is_client,
+    times_as_much,
 )
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    told = next((each.value for each in finding.evidence if each.what == TIMES), None)
-    if not isinstance(told, int | float) or told <= 1:
+    items = times_as_much(finding)
+    if items is None:
         return NotHere("the finding names no size")
 
     def longer(source: Source, call: cst.Call) -> Patched:
-        return _longer(source, call, math.ceil(told))
+        return _longer(source, call, items)
 
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "map" and isinstance(each.func, cst.Attribute)]

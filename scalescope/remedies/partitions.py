@@ -6,7 +6,7 @@ import math
 
 import libcst as cst
 
-from scalescope.model.finding import BLOCK, TIMES, Finding, Place
+from scalescope.model.finding import BLOCK, Finding, Place
 from scalescope.remedies.source import (
     Answer,
     NotHere,
@@ -22,6 +22,7 @@ from scalescope.remedies.source import (
     dotted,
     named,
     resized,
+    times_as_much,
     with_argument,
 )
 
@@ -54,10 +55,9 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Make partitions or chunks larger, by the factor that the finding gives."""
-    told = next((each.value for each in finding.evidence if each.what == TIMES), None)
-    if not isinstance(told, int | float) or told <= 1:
+    times = times_as_much(finding)
+    if times is None:
         return NotHere("the finding names no size")
-    times = math.ceil(told)
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in READERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
@@ -9,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import libcst as cst
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
 
-from scalescope.model.finding import Place
+from scalescope.model.finding import TIMES, Finding, Place
 
 Node = TypeVar("Node", bound=cst.CSTNode)
 At = TypeVar("At")  # what a rewrite is tried at: a node, or several that belong together
@@ -276,6 +277,19 @@ def with_argument(source: Source, call: cst.Call, text: str) -> cst.Call:
     if kept:
         kept[-1] = kept[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
     return call.with_changes(args=[*kept, *added.args])
+
+
+def times_as_much(finding: Finding) -> int | None:
+    """Number of times as much that each task is to do, by the finding; None if it names none above one."""
+    told = next((each.value for each in finding.evidence if each.what == TIMES), None)
+    return math.ceil(told) if isinstance(told, int | float) and told > 1 else None
+
+
+def cached(source: Source, function: cst.FunctionDef, mark: str, what: str) -> Patched:
+    """A function without decorators under one of `functools`, such as `functools.cache`."""
+    decorator = cst.Decorator(source.expression(mark))
+    edited = source.edited({function: becomes(function.with_changes(decorators=[decorator]))})
+    return Patched(edited.importing("functools"), what)
 
 
 def bound(*nodes: cst.CSTNode) -> set[str]:

@@ -43,7 +43,7 @@ class Step:
     after: tuple[str, ...] = ()  # commands of the next step
     workers: int = 1
     conf: str = ""  # lines of slurm.conf; a Slurm of its own
-    limits: str = ""  # of the QOS `few`, on a Slurm with accounting
+    limits: str = ""  # limits of the QOS `few`, on a Slurm with accounting
 
 
 # By category.
@@ -231,7 +231,7 @@ def test_workers_come_after_following_the_next_step(
 ) -> None:
     row = STEPS[category]
     cluster = opened(**asked)
-    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # so that sbatch refuses it
+    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # `sbatch` is to refuse the job
     for command in row.before:
         small.run(*shlex.split(command))
     with pytest.raises(ClusterError) as caught:

@@ -47,9 +47,9 @@ class Step:
     before: Hook = lambda site: None
     opened: Hook | None = None  # once the cluster is open, and before workers are asked for
     trial: Hook | None = None  # while a trial runs
-    act: Hook = lambda site: None  # what the next step has one do outside of the specification
+    act: Hook = lambda site: None  # the part of the next step outside of the specification
     after: Hook = lambda site: None
-    mini: bool = False  # whether it needs a node of infra/kubernetes/mini.py
+    mini: bool = False  # True if it needs a node of infra/kubernetes/mini.py
 
 
 def _admin(*arguments: str) -> Hook:

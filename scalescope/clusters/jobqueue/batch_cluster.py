@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
 _AGAIN = "try again when the queue is shorter, or ask for less"
-_FULL = "jobs are allowed per user"  # how Grid Engine refuses one more
+_FULL = "jobs are allowed per user"  # text with which Grid Engine refuses one more job
 _FEWER = "put more workers into each job with `cluster.workers_per_job`, or wait until the queue is shorter"
 SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
 

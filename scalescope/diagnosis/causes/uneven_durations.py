@@ -23,7 +23,6 @@ FIRST = (
 )
 
 MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
-
 ROUNDS = 3  # graphs from which the client sends tasks in rounds
 
 STRAGGLER = TrialCause(
@@ -59,7 +58,7 @@ def straggler(observation: Observation) -> Finding | None:
     took = float(attempts.stop[longest] - attempts.start[longest])
     median = float(task_batches(observation).median[worst.batch])
     first = are_first(observation, task_batches(observation).tasks(worst.batch))
-    without_wait = _without_wait(observation, lost_s)
+    without_wait = None if first else _without_wait(observation, lost_s)
     others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
     began = float(attempts.start[task_batches(observation).tasks(worst.batch)].min())
     early = began + took <= worst.end_s and attempts.start[longest] > began
@@ -122,7 +121,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     prefix = attempts.prefix[int(worst.tasks[-1])]
     nbytes = task_column(observation, "nbytes")[worst.tasks]
     by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
-    first, without_wait = are_first(observation, worst.tasks), _without_wait(observation, lost_s)
+    first = are_first(observation, worst.tasks)
+    without_wait = None if first else _without_wait(observation, lost_s)
     sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
     divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
     saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads

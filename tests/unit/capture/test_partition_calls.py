@@ -64,6 +64,13 @@ def test_the_bytes_of_files_that_can_be_cut_are_recorded_and_0_for_compressed_on
     assert [(note.call, note.nbytes) for note in notes] == [(READ_TEXT, 1000), (READ_TEXT, 0)]
 
 
+def test_what_a_call_must_still_read_is_left_alone():
+    paths = iter(["a.txt"])
+    assert partition_calls._bytes_to_cut(paths) is None
+    assert list(paths) == ["a.txt"]
+    assert partition_calls._bytes_to_cut(None) is None
+
+
 def test_chunks_are_recorded_for_arrays_and_for_random_numbers():
     with noted({"dask.array"}) as notes:
         dask.array.random.random((6, 4), chunks=(4, 2))

@@ -45,7 +45,7 @@ def test_jobs_are_submitted_kept_when_still_needed_and_cancelled(
         command.write_text(text)
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    before = set(http_servers.ports([psutil.Process()]))  # of clusters that other tests keep
+    before = set(http_servers.ports([psutil.Process()]))  # ports of clusters that other tests keep
     cluster.open()
     cluster.scale(3, 1)
     jobs = [int(job["id"]) for job in cluster.facts()["jobs"]]

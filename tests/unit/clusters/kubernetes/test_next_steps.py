@@ -1,4 +1,4 @@
-"""Which next steps of failures on Kubernetes are taken by a test, and why the others are not."""
+"""Each next step of a failure on Kubernetes is taken by a test, or has a reason not to be."""
 
 from __future__ import annotations
 
