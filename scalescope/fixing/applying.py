@@ -93,5 +93,5 @@ def _digest(content: bytes) -> str:
 
 def _kept(subject: Subject) -> Path:
     program = subject.program
-    named = json.dumps([str(subject.file), *program.arguments, program.python, subject.workload, dict(subject.values)])
+    named = json.dumps([str(subject.file), *program.arguments, program.python, *subject.words])
     return records().parent / "fixes" / f"{_digest(named.encode())[:24]}.json"

@@ -20,6 +20,7 @@ from scalescope.own_code.process import dying
 from scalescope.own_code.script import records
 
 GUARD = "SCALESCOPE_GUARD"  # variable that the startup of the guarded script reads
+MAIN = f"{GUARD}_MAIN"  # the startup sets it to the id of the process whose client is watched
 STARTUP = Path(__file__).parent / "startup"
 LOOK_S, MEMORY_S = 0.02, 0.2  # seconds between two looks at the process, and at the memory of its tree
 MOST_TEXT = 20_000_000  # bytes of output that are compared

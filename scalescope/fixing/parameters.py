@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from scalescope.model.parameters import Parameter
 from scalescope.studies.parameters import AtPoint, OneWorkload
@@ -13,6 +13,16 @@ from scalescope.studies.parameters import AtPoint, OneWorkload
 class FixParameters(OneWorkload, AtPoint):
     """Patch a script or a workload where a finding has a remedy, and prove that it is faster and does the same."""
 
+    cluster: Annotated[
+        str | dict[str, Any],
+        Parameter(
+            "Where the workload runs: a kind whose workers are on this machine. Empty: a `LocalCluster`.",
+            examples=("simulated", {"kind": "local", "memory_limit_mb": 2048}),
+            names="cluster",
+            metavar="KIND",
+            syntax="cluster",
+        ),
+    ] = ""
     script: Annotated[str, Parameter("The script, or with `module` the name of a module.", metavar="SCRIPT.py")] = ""
     arguments: Annotated[list[str], Parameter("Arguments of the script.", syntax="names")] = field(default_factory=list)
     module: Annotated[bool, Parameter("Whether the script is the name of a module or package.")] = False

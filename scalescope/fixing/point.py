@@ -1,13 +1,16 @@
-"""Runs a workload once, on workers of this machine, as a script of its user would: `python -m ... WORKLOAD VALUES`.
+"""Runs a workload once, as a script of its user would: `python -m ... WORKLOAD VALUES [CLUSTER STORE]`.
 
-What it returns is printed, so that two runs can be compared.
+It runs on workers of this machine, or as a trial of a sweep on a cluster, which the store then has. What it returns is
+printed, so that two runs can be compared.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import dask
 from distributed import Client, LocalCluster
@@ -18,10 +21,15 @@ from scalescope.model.sweep import Sweep
 
 
 def main(arguments: Sequence[str]) -> None:
-    reference, values = arguments
-    sweep = Sweep.from_mapping({"workload": reference, "points": [json.loads(values)]})
+    reference, values, *cluster = arguments
+    point = json.loads(values)
+    returned = _swept(reference, point, *cluster) if cluster else _returned(reference, point)
+    print(json.dumps(returned, sort_keys=True))
+
+
+def _returned(reference: str, values: dict[str, Any]) -> Any:
     workload = workloads.load(reference)
-    (point,) = sweep.expand(workload)
+    (point,) = Sweep.from_mapping({"workload": reference, "points": [values]}).expand(workload)
     with (
         dask.config.set(dict(point.dask_config)),
         LocalCluster(
@@ -29,7 +37,22 @@ def main(arguments: Sequence[str]) -> None:
         ) as cluster,
         Client(cluster) as client,
     ):
-        print(json.dumps(kept_result(workload.run(client, **point.params)), sort_keys=True))
+        return kept_result(workload.run(client, **point.params))
+
+
+def _swept(reference: str, values: dict[str, Any], cluster: str, store: str) -> Any:
+    from scalescope.fixing.outcome import MAIN
+    from scalescope.run.request import check
+    from scalescope.run.runner import Runner
+    from scalescope.run.sweep import carry_out
+
+    os.environ.pop(MAIN, None)  # the driver is the process whose client gets the values
+    request = check({"workload": reference, "points": [values], "cluster": json.loads(cluster), "store": store})
+    with request.open_store() as kept:
+        (trial,) = carry_out(request, kept, Runner()).run.trials
+    if not trial.counts:
+        sys.exit(trial.reason)
+    return trial.facts.get("result")
 
 
 if __name__ == "__main__":

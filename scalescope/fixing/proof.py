@@ -19,6 +19,7 @@ from scalescope.studies.comparison.judge import order
 # Numbers of pairs after which the interval is looked at; the first are run in any case
 LOOKS: tuple[int, ...] = (3, 4, 5, 7, 10, 14, 20)
 HOPELESS = 2  # pairs after which a patch is withdrawn if it was faster in none of them
+SAME = 1e-3  # relative difference of two runs of the original on a virtual clock, up to which one pair is enough
 ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, all looks together
 WORTH = 0.95  # ratio of times up to which a patch is offered
 MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
@@ -36,7 +37,7 @@ class Proof:
     original_s: float | None = None  # geometric means; None without a whole pair
     patched_s: float | None = None
     times: float | None = None  # how many times as fast, and its interval; None with fewer pairs than it takes
-    low: float | None = None
+    low: float | None = None  # None on a virtual clock, too
     high: float | None = None
     original_bytes: int = 0  # most memory of all processes together
     patched_bytes: int = 0
@@ -53,17 +54,19 @@ class Proof:
         figures = ""
         if self.original_s is not None and self.patched_s is not None:
             figures = f"{number(self.original_s)} s -> {number(self.patched_s)} s"
-            if self.times is not None and self.low is not None and self.high is not None:
+            if self.times is not None and self.low is None:
+                figures += f" ({number(self.times)} times, on a virtual clock)"
+            elif self.times is not None and self.low is not None and self.high is not None:
                 figures += f" ({number(self.times)} times; {number(self.low)} to {number(self.high)}"
                 figures += f" in {plural(len(self.pairs), 'pair')})"
         if not self.proven:
             return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
-        memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
-        memory += f"; {self.uses}" if self.uses else ""
+        memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}" if self.original_bytes else ""
+        uses = "; ".join(filter(None, (memory, self.uses)))
         same = "same output, exit status, files and values"
         if self.not_compared:
             same += f" but for what cannot be compared: {'; '.join(self.not_compared)}"
-        return f"{figures}; {memory}; {same}"
+        return "; ".join(filter(None, (figures, uses, same)))
 
 
 def prove(
@@ -73,6 +76,7 @@ def prove(
     budget_s: float,  # seconds for all runs; the first pairs are run in any case
     says: Callable[[str], object] = lambda text: None,
     fewer_values: bool = False,  # True: the patched script's client may get fewer values
+    virtual: bool = False,  # True: a simulated cluster's clock takes the times, also that of `recorded`
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
     originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}
@@ -94,6 +98,8 @@ def prove(
             return _proof(pairs, level, peaks, varies, reason="the original ends otherwise from run to run")
         if changed:
             return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
+        if virtual and len(pairs) == 1 and abs(done["a"].seconds / recorded.seconds - 1) <= SAME:
+            return _exact(pairs[0], varies)
         if len(pairs) == 1:  # the fewer looks the budget allows, the less each costs
             looks = affordable(budget_s, spent)
             level = sequential.level(ALPHA, looks)
@@ -110,6 +116,14 @@ def prove(
         if high < 1:
             break
     return _judged(pairs, level, peaks, varies)
+
+
+def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
+    """The proof where each run takes the same time; the memory of a simulation says nothing."""
+    original_s, patched_s = pair
+    slower = "it is not faster" if patched_s >= original_s else "it gains less than 5 %"
+    reason = slower if patched_s > WORTH * original_s else ""
+    return Proof(not reason, reason, (pair,), original_s, patched_s, original_s / patched_s, not_compared=tuple(varies))
 
 
 def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:

@@ -51,6 +51,7 @@ class Fix:
     before: Mapping[Path, bytes]  # contents of the files that are patched, by relative path
     after: Mapping[Path, bytes]
     settings: str = ""  # options or variables that are proven, one a line as a diff; empty if there are none
+    measured_by: tuple[str, ...] = ()  # words of the command that runs a workload with proven settings
     proven: tuple[Tried, ...] = ()
     withdrawn: tuple[Tried, ...] = ()
     left: tuple[LeftAlone, ...] = ()

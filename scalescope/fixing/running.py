@@ -13,7 +13,7 @@ import libcst
 
 from scalescope.analysis.difference import Account
 from scalescope.errors import InfrastructureError, UsageError
-from scalescope.fixing import page
+from scalescope.fixing import page, swept
 from scalescope.fixing.copies import copy
 from scalescope.fixing.outcome import Guarded, Outcome, run
 from scalescope.fixing.parameters import FixParameters
@@ -26,7 +26,6 @@ from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.trial import Trial
 from scalescope.model.words import duration
-from scalescope.own_code.diagnosis import Diagnosis
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.source import NotHere, Patched, Setting
@@ -71,9 +70,12 @@ def fix(
     """
     subject = program if isinstance(program, Subject) else Subject.of(program)
     budget = f"{SCRIPTS} times its own time" if budget_s is None else duration(budget_s)
+    often = f"{2 * FEWEST} times or more ({2 * HOPELESS} where it is slower)"
+    if subject.virtual:
+        often = "twice or more"
     says(
-        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {2 * FEWEST} times "
-        f"or more ({2 * HOPELESS} where it is slower), with and without it, for up to {budget}."
+        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {often}, with and "
+        f"without it, for up to {budget}."
     )
     if not agrees():
         raise UsageError("nothing was run")
@@ -167,11 +169,18 @@ class _Fixing:
         return Fix(
             *(self.subject.file, self.root, self.before, self.current.files),
             self.subject.difference(self.subject.values, self.current.values),
+            self.subject.sweep(self.current.values),
             *(tuple(proven), tuple(withdrawn), tuple(left), tuple(notes)),
         )
 
     def _record(self) -> _Recording:
         guarded = self._guarded(self.current)
+        if self.subject.cluster:
+            outcome = self._run(self.current, guarded, swept.LIMIT_S)
+            if outcome.status:
+                return _Recording(outcome, (), Usage(0, 0))
+            trial, findings, account = swept.trial_of(guarded)
+            return _Recording(outcome, _worth(findings), Usage.of([trial]), (), [(trial, account)])
         program = self.subject.at(guarded.copy.folder, self.current.values, guarded.environ())
         with guarded.file("out").open("wb") as out:
             done = run_script(program, says=self.says, stdout=out.fileno())
@@ -179,7 +188,8 @@ class _Fixing:
         outcome = guarded.outcome(done.status or 0, done.real_s, 0)
         accounts = [(each.trial, known) for each in done.found if (known := each.account)]
         hints = (*done.problems, *done.hints)
-        return _Recording(outcome, _worth(done.found), Usage.of(done.found), hints, accounts)
+        findings = [each for diagnosis in done.found for each in diagnosis.findings]
+        return _Recording(outcome, _worth(findings), Usage.of([each.trial for each in done.found]), hints, accounts)
 
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
@@ -254,16 +264,31 @@ class _Fixing:
 
     def _prove(self, recorded: Outcome, patched: _Version) -> Proof:
         versions: Mapping[Which, _Version] = {"a": self.current, "b": patched}
-        limit_s = max(LEAST_S, LIMIT * recorded.seconds)
+        limit_s = swept.LIMIT_S if self.subject.cluster else max(LEAST_S, LIMIT * recorded.seconds)
 
         def once(which: Which) -> Outcome:
-            version = versions[which]
-            guarded = self._guarded(version)
-            program = self.subject.at(guarded.copy.folder, version.values, guarded.environ())
-            return run(program.command, guarded, cwd=Path(program.folder or "."), limit_s=limit_s)
+            return self._run(versions[which], self._guarded(versions[which]), limit_s)
 
         budget_s = SCRIPTS * recorded.seconds if self.budget_s is None else self.budget_s
-        return prove(once, recorded, budget_s=budget_s, says=self.says, fewer_values=patched.fewer_values)
+        return prove(
+            once,
+            recorded,
+            budget_s=budget_s,
+            says=self.says,
+            fewer_values=patched.fewer_values,
+            virtual=self.subject.virtual,
+        )
+
+    def _run(self, version: _Version, guarded: Guarded, limit_s: float) -> Outcome:
+        """A run of the program; where it is swept, its seconds are those of the trial."""
+        store = swept.address(guarded) if self.subject.cluster else ""
+        program = self.subject.at(guarded.copy.folder, version.values, guarded.environ(), store)
+        outcome = run(program.command, guarded, cwd=Path(program.folder or "."), limit_s=limit_s)
+        if not store or outcome.status:
+            return outcome
+        metrics = swept.trial_of(guarded)[0].metrics
+        assert metrics is not None
+        return replace(outcome, seconds=metrics.elapsed_s)
 
     def _guarded(self, version: _Version) -> Guarded:
         self.runs += 1
@@ -291,8 +316,8 @@ def _why(before: Sequence[tuple[Trial, Account]], after: Sequence[tuple[Trial, A
     return best.largest(PARTS) if best and best.found.seconds < 0 else ""
 
 
-def _worth(found: Sequence[Diagnosis]) -> list[Finding]:
-    """Findings of all clusters that may be worth a patch, the worst first."""
-    findings = [each for diagnosis in found for each in diagnosis.findings if not each.limits_trust]
-    named = [each for each in findings if each.severity is not Severity.INFO or each.code in REWRITES]
+def _worth(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that may be worth a patch, the worst first."""
+    trusted = [each for each in findings if not each.limits_trust]
+    named = [each for each in trusted if each.severity is not Severity.INFO or each.code in REWRITES]
     return sorted((each for each in named if each.remedy and each.code != "healthy"), key=Finding.rank)

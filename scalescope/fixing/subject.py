@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.fixing.parameters import FixParameters
+from scalescope.model.cluster import ClusterSpec
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding
 from scalescope.model.sweep import Sweep
@@ -33,6 +35,7 @@ class Subject:
     workload: str = ""  # reference of a workload; empty for a program
     # What a patch may set: values of the workload's point, or variables of a program's environment, at first none
     values: Mapping[str, Scalar] = field(default_factory=dict)
+    cluster: ClusterSpec | None = None  # on which a workload is swept; None: a `LocalCluster`
 
     @classmethod
     def of(cls, program: Program) -> Subject:
@@ -53,14 +56,21 @@ class Subject:
         if bool(asked.script) == bool(asked.workload):
             raise InvalidField("script", asked.script, "either a script or a workload", next_step=NEXT_STEP)
         if asked.workload:
-            return cls.of_workload(asked.workload, asked.values, sys.executable, asked.folder)
+            return cls.of_workload(asked.workload, asked.values, sys.executable, asked.folder, asked.cluster)
         return cls.of(Program(asked.script, asked.arguments, asked.module, folder=asked.folder or None))
 
     @classmethod
     def of_workload(
-        cls, reference: str, values: Mapping[str, Scalar], python: str = sys.executable, folder: str = ""
+        cls,
+        reference: str,
+        values: Mapping[str, Scalar],
+        python: str = sys.executable,
+        folder: str = "",
+        cluster: str | Mapping[str, Any] = "",
     ) -> Subject:
         """A function of the user's own, as a sweep runs it at one point on workers of this machine.
+
+        `cluster`: kind or specification of a cluster of this machine. Empty: a `LocalCluster`.
 
         Raises `InvalidField` for values that the function does not take.
         """
@@ -75,9 +85,14 @@ class Subject:
         if not file.is_relative_to(here):
             raise UsageError("its file is not in this folder", where=str(file), next_step=f"cd {file.parent}")
         workload = workloads.load(reference if here == Path.cwd() else f"{file}:{name}")
-        point = Sweep.from_mapping({"workload": reference, "points": [values]}).expand(workload)[0]
+        given = {"cluster": cluster} if cluster else {}
+        sweep = Sweep.from_mapping({"workload": reference, "points": [values], **given})
+        if not sweep.cluster.here:
+            allowed = "a kind whose workers are on this machine: simulated, light or local"
+            raise InvalidField("cluster", sweep.cluster.kind, allowed)
+        point = sweep.expand(workload)[0]
         program = Program(POINT, (), True, python)
-        return cls(program, file, here, here, reference, point.values)
+        return cls(program, file, here, here, reference, point.values, sweep.cluster if cluster else None)
 
     def settings(self, finding: Finding, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Values other than these that a finding advises: of axes for a workload, of variables for a program."""
@@ -90,11 +105,12 @@ class Subject:
     def name(self) -> str:
         return self.workload or self.program.name
 
-    def at(self, copy: Path, values: Mapping[str, Scalar], environ: Mapping[str, str]) -> Program:
-        """The program in a copy of its root, with these values."""
+    def at(self, copy: Path, values: Mapping[str, Scalar], environ: Mapping[str, str], store: str = "") -> Program:
+        """The program in a copy of its root, with these values; `store`: that of a sweep."""
         program, folder = self.program, copy / self.folder.relative_to(self.root)
         if self.workload:
-            program = replace(program, arguments=[self.workload, json.dumps(dict(values))])
+            swept = [json.dumps(self.cluster.written), store] if self.cluster else []
+            program = replace(program, arguments=[self.workload, json.dumps(dict(values)), *swept])
         else:
             environ = {**environ, **{name: str(value) for name, value in values.items()}}
         if not program.is_module:
@@ -108,8 +124,20 @@ class Subject:
         """How the command line names it."""
         if self.workload:
             axes = [word for name, value in self.values.items() for word in ("-a", f"{name}={value}")]
-            return ["-w", self.workload, *axes]
+            return ["-w", self.workload, *(self.cluster.words if self.cluster else ()), *axes]
         return [*(["-m"] if self.program.is_module else []), self.program.script, *self.program.arguments]
+
+    @property
+    def virtual(self) -> bool:
+        """Whether a simulated cluster's clock takes the times."""
+        return self.cluster is not None and not self.cluster.real_time
+
+    def sweep(self, values: Mapping[str, Scalar]) -> tuple[str, ...]:
+        """Words of the command that measures a workload with other values; none for a program, or the same values."""
+        if not self.workload or values == self.values:
+            return ()
+        words = replace(self, values=values).words
+        return ("scalescope", "sweep", *words, *([] if self.cluster else ["-c", "local"]))
 
     def written(self, values: Mapping[str, Scalar]) -> list[str]:
         """Values as a person types them: options of a sweep, or variables before the command."""

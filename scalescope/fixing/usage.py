@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.cost import DEFAULT, Prices
+from scalescope.model.trial import Trial
 from scalescope.model.words import duration, number, size
-from scalescope.own_code.diagnosis import Diagnosis
 
 NETWORK = 100e6  # bytes/s between hosts of a cluster: transfers within this machine are faster than those it stands for
 
@@ -20,10 +20,10 @@ class Usage:
     transferred_bytes: int
 
     @classmethod
-    def of(cls, found: Sequence[Diagnosis]) -> Usage:
-        metrics = [each.metrics for each in found if each.metrics is not None]
+    def of(cls, trials: Sequence[Trial]) -> Usage:
+        metrics = [each.metrics for each in trials if each.metrics is not None]
         transferred = sum((each.transferred_bytes or 0.0 for each in metrics), 0.0)
-        return cls(sum(each.trial.point.workers for each in found), int(transferred))
+        return cls(sum(each.point.workers for each in trials), int(transferred))
 
     def words(self, after: Usage) -> str:
         """What changes, as parts of a sentence; empty if nothing does."""

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.extras import install_command
+from scalescope.model.mapping import differing
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
 from scalescope.model.plugins import Table
 from scalescope.model.site_config import SiteConfig
@@ -106,6 +107,17 @@ class ClusterSpec:
     def site_config(cls) -> SiteConfig:
         """Defaults of the fields on this machine."""
         return SiteConfig()
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The specification, without fields that have their default."""
+        return {"kind": self.kind, **differing(self)}
+
+    @property
+    def words(self) -> list[str]:
+        """Options of a command that choose this cluster; fields that no option can give are left out."""
+        plain = [(name, value) for name, value in differing(self).items() if isinstance(value, str | int | float)]
+        return ["-c", self.kind, *(word for name, value in plain for word in ("--cluster-option", f"{name}={value}"))]
 
     def of_site(self) -> dict[str, str]:
         """The fields with this machine's default, and the file or variable that sets it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
-from scalescope.model.mapping import Mapped, differing
+from scalescope.model.mapping import Mapped
 from scalescope.model.sweep import WORKERS, Point
 from scalescope.model.trial import ran_what
 from scalescope.model.words import number, percent
@@ -25,6 +25,7 @@ SCHEMA = 1  # increased when a key changes its meaning or is removed
 MOST = 6_000  # characters, some 1,500 tokens
 FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # at most, before anything is cut for its length
 WIDTH = 100  # characters of a row
+PROVEN_THERE = ("simulated", "light")  # kinds of clusters on which `fix` proves; else on a `LocalCluster`
 TEXT = 400  # characters to which texts are cut if the answer is too long
 
 
@@ -162,20 +163,15 @@ def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
         return []
     point = next((each.point for each in run.trials if each.point.id in first.points), None)
     changed = first.gain.change if first.gain and first.gain.measured_s is None else {}
-    workload = ["-w", run.sweep.workload]
-    cluster = [
-        word
-        for name, value in differing(run.sweep.cluster).items()
-        for word in ("--cluster-option", f"{name}={value}")
-        if isinstance(value, str | int | float)
-    ]
+    workload, cluster = ["-w", run.sweep.workload], run.sweep.cluster
     if changed:
         axes = _axes({WORKERS: 1, **_given(run, point), **changed})
-        return [shlex.join(["scalescope", "sweep", *workload, "-c", run.sweep.cluster.kind, *cluster, *axes])]
+        return [shlex.join(["scalescope", "sweep", *workload, *cluster.words, *axes])]
     from scalescope.remedies import REWRITES  # takes libcst a second
 
     if ":" in run.sweep.workload and first.code in REWRITES:
-        return [shlex.join(["scalescope", "fix", *workload, *_axes(_given(run, point))])]
+        where = cluster.words if cluster.kind in PROVEN_THERE else []
+        return [shlex.join(["scalescope", "fix", *workload, *where, *_axes(_given(run, point))])]
     return []
 
 

@@ -272,3 +272,34 @@ def test_fix_refuses_what_is_no_script(project: Path, capsys: pytest.CaptureFixt
         assert cli.run(["fix", *arguments]) == 2
         assert "error:" in capsys.readouterr().err
     assert {each.name for each in project.iterdir()} == {"in.txt"}
+
+
+WINDOW = """
+import time
+from itertools import islice
+from distributed import as_completed
+
+def work(x):
+    time.sleep(1)
+    return x
+
+def run(client, window=2):
+    rest = iter(range(12))
+    running = as_completed([client.submit(work, x) for x in islice(rest, window)])
+    for future in running:
+        for x in islice(rest, 1):
+            running.add(client.submit(work, x))
+"""
+
+
+def test_a_workload_is_proven_on_the_simulated_cluster_by_one_pair(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "job.py").write_text(WINDOW)
+    axes = ["-a", "workers=4", "-a", "threads_per_worker=1"]
+    assert cli.run(["fix", "--brief", "--json", "-w", "job.py:run", "-c", "simulated", *axes]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["next"] == [
+        "scalescope sweep -w job.py:run -c simulated -a workers=4 -a threads_per_worker=1 -a window=8"
+    ]
+    assert "on a virtual clock" in told["notes"][2]

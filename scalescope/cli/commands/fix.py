@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,19 @@ def fix(
             show_default=False,
         ),
     ] = None,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            *("-c", "--cluster"),
+            metavar="KIND",
+            help="Run the workload on this kind of cluster, as simulated, light or local (default: a `LocalCluster`).",
+            show_default=False,
+        ),
+    ] = "",
+    cluster_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A field of the cluster.", show_default=False),
+    ] = None,
     apply: Annotated[
         bool,
         typer.Option(
@@ -91,7 +104,15 @@ def fix(
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
             say(f"{name} is passed to {os.path.basename(script)}. Scalescope's options go before the script.", "yellow")
-    subject = _subject(script, arguments or (), workload, axis or (), environment, is_module=module)
+    subject = _subject(
+        script,
+        arguments or (),
+        workload,
+        axis or (),
+        environment,
+        is_module=module,
+        cluster=_cluster(cluster, cluster_option),
+    )
     if apply and (files := applying.apply_kept(subject)) is not None:
         _tell_applied([str(each) for each in files], as_json=as_json)
         return
@@ -130,7 +151,14 @@ def fix_subject(
 
 
 def _subject(
-    script: str, arguments: Sequence[str], workload: str, axis: Sequence[str], environment: str, *, is_module: bool
+    script: str,
+    arguments: Sequence[str],
+    workload: str,
+    axis: Sequence[str],
+    environment: str,
+    *,
+    is_module: bool,
+    cluster: Mapping[str, Any],
 ) -> Subject:
     """What the command line names."""
     from scalescope.fixing.subject import Subject
@@ -142,13 +170,24 @@ def _subject(
             raise UsageError(
                 "a workload runs alone, in this Python", next_step="leave out the script and --environment"
             )
-        return Subject.of_workload(workload, params("--axis", axis), python)
-    if axis:
-        raise UsageError("--axis is of a workload", next_step="name it: scalescope fix -w FILE.py:FUNCTION")
+        return Subject.of_workload(workload, params("--axis", axis), python, cluster=cluster)
+    if axis or cluster:
+        raise UsageError(
+            "--axis and --cluster are of a workload", next_step="name it: scalescope fix -w FILE.py:FUNCTION"
+        )
     if script == LATEST:
         last = last_program()
         return Subject.of(replace(last, python=python) if environment else last)
     return Subject.of(Program(script, arguments, is_module, python))
+
+
+def _cluster(kind: str, options: Sequence[str] | None) -> dict[str, Any]:
+    from scalescope.run.syntax import merge_cluster, params
+
+    given: dict[str, Any] = {}
+    merge_cluster(given, kind or None, params("--cluster-option", options or ()))
+    cluster = given.get("cluster", {})
+    return {"kind": cluster} if isinstance(cluster, str) else cluster
 
 
 def _brief(found: Fix, subject: Subject, patch: str, applied: list[str], *, as_json: bool) -> None:
@@ -156,7 +195,7 @@ def _brief(found: Fix, subject: Subject, patch: str, applied: list[str], *, as_j
     from scalescope.report.brief import of_answer
 
     notes = [*(f"Patched {each}" for each in applied), *found.lines(), *([found.settings] if found.settings else [])]
-    next = [_apply_command(subject)] if patch else []
+    next = [*([_apply_command(subject)] if patch else []), *filter(None, [shlex.join(found.measured_by)])]
     print_brief(of_answer(" ".join(subject.words), result.told(found), notes=notes, next=next), as_json=as_json)
 
 

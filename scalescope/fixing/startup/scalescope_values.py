@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # `typing.TYPE_CHECKING` without the import
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import ModuleType
-    from typing import Any
+    from typing import Any, NoReturn
 
 GETS = {"dask.base": ("compute",), "distributed.client": ("Client.gather", "Future.result")}
 PRIVATE = ("_calculate_divisions",)  # functions of Dask that get values for themselves, which differ with the plan
@@ -32,6 +32,7 @@ class Values:
     def __init__(self, file: str) -> None:
         self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
         atexit.register(self.write)
+        self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends so
 
     def watch(self, module: "ModuleType") -> None:
         for path in GETS[module.__name__]:
@@ -84,8 +85,12 @@ class Values:
         except Exception as error:  # noqa: BLE001 - an object of the script's, whose code raises
             self.seen[f"{type(value).__name__} {type(error).__name__}"] += 1
 
+    def at_once(self, status: int) -> "NoReturn":
+        self.write()
+        self.exit(status)
+
     def write(self) -> None:
-        if os.getpid() == self.pid:
+        if os.getpid() == self.pid and self.seen:
             with open(self.file, "w", encoding="ascii") as stream:
                 json.dump(self.seen, stream)
 

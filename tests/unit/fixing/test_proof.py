@@ -51,6 +51,26 @@ def test_a_patch_that_is_not_faster_is_withdrawn(patched: list[float]) -> None:
     assert len(found.pairs) == (HOPELESS if patched == [12.0] else LOOKS[0])
 
 
+@pytest.mark.parametrize(
+    ("recorded", "patched", "pairs", "proven"),
+    [(10.0, 5.0, 1, True), (10.0, 9.8, 1, False), (10.0, 11.0, 1, False), (10.5, 5.0, LOOKS[0], True)],
+    ids=["faster", "gains too little", "slower", "the original's time differs"],
+)
+def test_one_pair_is_enough_where_two_runs_take_the_same_virtual_time(
+    recorded: float, patched: float, pairs: int, proven: bool
+) -> None:
+    seconds = {"a": 10.0, "b": patched}
+    found = prove(lambda which: outcome(seconds[which]), outcome(recorded), budget_s=1e9, virtual=True)
+    assert (len(found.pairs), found.proven) == (pairs, proven)
+    assert found.times == pytest.approx(10.0 / patched)
+
+
+def test_other_results_are_no_proof_on_a_virtual_clock() -> None:
+    runs = {"a": outcome(10.0), "b": outcome(5.0, values={"int 1": 1})}
+    original = outcome(10.0, values={"int 2": 1})
+    assert prove(lambda which: {**runs, "a": original}[which], original, budget_s=1e9, virtual=True).changed
+
+
 def test_noisy_runs_take_more_pairs_until_the_budget_is_used() -> None:
     noisy = [10.0, 30.0, 12.0, 24.0, 11.0], [6.0, 28.0, 13.0, 9.0, 20.0]
     assert len(proof(*noisy).pairs) > LOOKS[0]

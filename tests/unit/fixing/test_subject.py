@@ -50,6 +50,20 @@ def test_a_workload_gets_the_values_of_its_point(project: Path) -> None:
     assert (reference, json.loads(values)) == ("job.py:run", {**subject.values, "npartitions": 4})
 
 
+def test_a_workload_can_be_swept_on_a_cluster_of_this_machine(project: Path) -> None:
+    subject = Subject.of_workload(
+        "job.py:run", {"workers": 2}, "python", cluster={"kind": "local", "memory_limit_mb": 9}
+    )
+    _, _, cluster, store = subject.at(Path("/copy"), subject.values, {}, "sqlite:////a/b.db").arguments
+    assert (json.loads(cluster), store) == ({"kind": "local", "memory_limit_mb": 9}, "sqlite:////a/b.db")
+    options = ["-w", "job.py:run", "-c", "local", "--cluster-option", "memory_limit_mb=9"]
+    assert subject.words[:6] == options
+    assert subject.sweep(subject.values) == ()
+    assert subject.sweep({**subject.values, "items": 9})[2:8] == tuple(options)
+    with pytest.raises(InvalidField):
+        Subject.of_workload("job.py:run", {"workers": 2}, "python", cluster={"kind": "ssh", "hosts": "a b"})
+
+
 def test_settings_are_what_a_finding_advises_and_is_not_there_yet(project: Path) -> None:
     workload = Subject.of_workload("job.py:run", {"workers": 2}, "python")
     advised = found("gil-bound", workers=8, threads_per_worker=1, other=3)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity, Verdict
 from scalescope.report import brief
 from scalescope.report.brief import EVIDENCE, FINDINGS, MOST, SCHEMA, BriefAnswer, BriefFinding
@@ -59,7 +60,9 @@ def test_a_patch_of_a_function_of_the_users_own_is_the_next_command(trial: Any, 
     run = finished(measured)
     verdict = Verdict.of([replace(FOUND, gain=None, points=(measured.point.id,))])
     own = replace(run, verdict=verdict, sweep=replace(run.sweep, workload="job.py:run"))
-    assert brief.of_run(own, "r1").next[0].startswith("scalescope fix -w job.py:run -a workers=2")
+    assert brief.of_run(own, "r1").next[0].startswith("scalescope fix -w job.py:run -c simulated -a workers=2")
+    local = replace(own, sweep=replace(own.sweep, cluster=cluster_spec({"kind": "local"})))
+    assert brief.of_run(local, "r1").next[0].startswith("scalescope fix -w job.py:run -a workers=2")
     for other in (run.sweep, replace(run.sweep, workload="bag-map")):  # no file to patch
         shown = brief.of_run(replace(own, sweep=other), "r1").next
         assert not any(each.startswith("scalescope fix") for each in shown)

@@ -1,0 +1,30 @@
+"""What the sweep of a workload in a copy left: its trial, with the time on the cluster's clock, and its causes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scalescope.analysis.difference import Account
+from scalescope.diagnosis.account import account
+from scalescope.diagnosis.observation import Observation
+from scalescope.fixing.outcome import Guarded
+from scalescope.model.finding import Finding
+from scalescope.model.trial import Trial
+from scalescope.store.store import Store
+
+LIMIT_S = 600.0  # real seconds after which a sweep is stopped
+
+
+def address(guarded: Guarded) -> str:
+    """The store of the sweep in a copy."""
+    return f"sqlite:///{guarded.file('store')}/store.db"
+
+
+def trial_of(guarded: Guarded) -> tuple[Trial, Sequence[Finding], Account]:
+    """The valid trial, the findings about it, and what its thread-seconds paid for."""
+    with Store.open(address(guarded)) as store:
+        run = store.run()
+        (trial,) = run.trials
+        seen = Observation.of(trial, store.tables(trial))
+    assert run.verdict is not None
+    return trial, run.verdict.findings, account(seen)
