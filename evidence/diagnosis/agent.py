@@ -92,7 +92,8 @@ def words_of(case: Case) -> list[str]:
         return ["run", case.file.name, case.title]
     axes = {"workers": ",".join(map(str, case.workers)), "threads_per_worker": case.threads, **case.params}
     options = [f"{name}={value}" for name, value in case.cluster.items() if name != "kind"]
-    words = ["sweep", "-w", f"{case.file.name}:{case.title}", "-c", case.cluster["kind"]]
+    limits = ["--timeout", str(case.timeout_s)]
+    words = ["sweep", "-w", f"{case.file.name}:{case.title}", "-c", case.cluster["kind"], *limits]
     words += [each for name, value in axes.items() for each in ("-a", f"{name}={value}")]
     return words + [each for option in options for each in ("--cluster-option", option)]
 

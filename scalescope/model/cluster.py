@@ -62,6 +62,7 @@ class Text(Parameter):
 
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
+MEMORY_LIMIT_MB = "memory_limit_mb"  # field of some kinds of clusters
 MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
 # A text that becomes part of a command line, such as a path or a name
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")

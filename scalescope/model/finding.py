@@ -61,7 +61,8 @@ class Gain(Mapped):
 
     now_s: float  # measured seconds
     predicted_s: float  # predicted seconds, without the loss
-    # values of axes (parameters, threads, configuration) that are the remedy; empty where people must act
+    # values of axes (parameters, threads, configuration) that are the remedy, or the cluster's `memory_limit_mb`; empty
+    # where people must act
     change: Mapping[str, Scalar] = field(default_factory=dict)
     measured_s: float | None = None  # measured seconds with this change; None if it was not run
 

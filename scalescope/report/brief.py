@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from scalescope.model.cluster import MEMORY_LIMIT_MB
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Gain, Severity, Verdict
 from scalescope.model.mapping import Mapped
@@ -165,8 +166,10 @@ def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
     changed = first.gain.change if first.gain and first.gain.measured_s is None else {}
     workload, cluster = ["-w", run.sweep.workload], run.sweep.cluster
     if changed:
-        axes = _axes({WORKERS: 1, **_given(run, point), **changed})
-        return [shlex.join(["scalescope", "sweep", *workload, *cluster.words, *axes])]
+        fields = {name: value for name, value in changed.items() if name == MEMORY_LIMIT_MB}
+        values = {name: value for name, value in changed.items() if name not in fields}
+        axes = _axes({WORKERS: 1, **_given(run, point), **values})
+        return [shlex.join(["scalescope", "sweep", *workload, *replace(cluster, **fields).words, *axes])]
     from scalescope.remedies import REWRITES  # takes libcst a second
 
     if ":" in run.sweep.workload and first.code in REWRITES:

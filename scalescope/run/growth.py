@@ -12,6 +12,7 @@ from scalescope.analysis.summary import summarise
 from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import InvalidField
+from scalescope.model.cluster import MEMORY_LIMIT_MB
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import UNSURE, Finding
 from scalescope.model.partition_calls import DIVIDED, NPARTITIONS
@@ -98,10 +99,14 @@ def simulated(
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The points of findings, changed as the findings advise."""
+    """The points of findings, changed as the findings advise; another cluster is none."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
-    return [{**point.values, **gain.change} for point, gain in gains if gain and gain.change]
+    return [
+        {**point.values, **gain.change}
+        for point, gain in gains
+        if gain and gain.change and MEMORY_LIMIT_MB not in gain.change
+    ]
 
 
 def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:

@@ -27,6 +27,7 @@ from scalescope.diagnosis.evidence.timeline import free_threads, timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause, once
 from scalescope.diagnosis.premises import ENOUGH, SEVERAL_THREADS, host_has, larger_limit
 from scalescope.model import words
+from scalescope.model.cluster import MEMORY_LIMIT_MB
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import ALL_PAUSED, PAUSED
 from scalescope.model.words import percent, plural
@@ -114,7 +115,14 @@ def _need(observation: Observation, held: HeldResults | None) -> str:
     )
 
 
-def _remedy(observation: Observation, held: HeldResults) -> str:
+def _remedy(observation: Observation, held: HeldResults) -> Remedy:
+    limit = limit_needed(observation, held)
+    local = (observation.trial.facts.get("cluster") or {}).get("kind") == "local"
+    larger = bool(held.limit) and held.kept < UNUSED and larger_limit(held, limit).holds(observation)
+    return Remedy(_words(observation, held), {MEMORY_LIMIT_MB: round(limit / 2**20)} if local and larger else {})
+
+
+def _words(observation: Observation, held: HeldResults) -> str:
     block = large_block(observation)
     if block is not None and any(death.over_memory for death in deaths(observation)):
         return block.remedy

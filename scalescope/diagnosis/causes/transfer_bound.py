@@ -11,7 +11,9 @@ from scalescope.diagnosis.evidence.task_table import largest_prefix, task_name
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import fits_on_each_worker
 from scalescope.model import words
+from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding
+from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import percent, plural
 
 FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
@@ -60,7 +62,8 @@ def transfer_bound(observation: Observation) -> Finding | None:
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = Remedy(
         "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
-        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
+        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)",
+        change=_one_worker(observation),
     )
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
@@ -88,6 +91,13 @@ def transfer_bound(observation: Observation) -> Finding | None:
         *evidence,
         confidence=0.9,
     )
+
+
+def _one_worker(observation: Observation) -> dict[str, Scalar]:
+    """All threads in one process, where one real host has several workers; else nothing."""
+    workers = observation.column("workers", "host")
+    one = len(workers) > len(set(workers)) == 1 and not observation.trial.virtual
+    return {WORKERS: 1, THREADS: observation.threads} if one else {}
 
 
 def _moved(observation: Observation) -> _MovedResults | None:

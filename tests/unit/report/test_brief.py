@@ -55,6 +55,16 @@ def test_a_fix_that_is_a_parameter_can_be_measured_by_the_next_command(answer: A
     assert command.endswith("-a workers=2 -a batch=32")
 
 
+def test_a_larger_memory_limit_is_an_option_of_the_cluster(trial: Any, finished: Any) -> None:
+    measured = trial(2, 8, 8)
+    more = replace(FOUND, gain=Gain(10.0, 2.0, {"memory_limit_mb": 1400}), points=(measured.point.id,))
+    run = finished(measured)
+    local = replace(run.sweep, cluster=cluster_spec({"kind": "local", "memory_limit_mb": 600}))
+    command = brief.of_run(replace(run, verdict=Verdict.of([more]), sweep=local), "r1").next[0]
+    assert "-c local --cluster-option memory_limit_mb=1400 -a" in command
+    assert command.count("memory_limit_mb") == 1
+
+
 def test_a_patch_of_a_function_of_the_users_own_is_the_next_command(trial: Any, finished: Any) -> None:
     measured = trial(2, 8, 8)
     run = finished(measured)

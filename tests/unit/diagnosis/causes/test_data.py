@@ -43,6 +43,19 @@ def test_tasks_that_wait_for_transfers_are_found_as_transfer_bound(workers, thre
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "facts", "change"),
+    [(1, {}, {"workers": 1, "threads_per_worker": 4}), (2, {}, {}), (1, {"cluster": {"clock": "virtual"}}, {})],
+    ids=["one host", "two hosts", "simulated"],
+)
+def test_one_process_with_all_threads_is_advised_where_one_host_has_them(hosts, facts, change):
+    tasks = [Task(0.6, "reduce", transfer=0.4, nbytes=10**7)] * 16
+    seen = Cluster(4, hosts=hosts).run(tasks, facts=facts)
+    metrics = replace(seen.trial.metrics, elapsed_s=4.0)
+    finding = found(observed(replace(seen.trial, metrics=metrics), seen.tables))["transfer-bound"]
+    assert finding.gain.change == change
+
+
 def test_transferred_bytes_count_once_for_each_receiving_worker(golden):
     loads = [Task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
     reads = [Task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]

@@ -12,6 +12,7 @@ from support.findings import findings_of, observed, only
 from support.inside import inside
 from support.small_cluster import Cluster, Task, paused, standing, with_tables
 
+from scalescope.diagnosis.causes import memory
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.kept_memory import large_block
 from scalescope.diagnosis.evidence.spilling import spilling
@@ -186,6 +187,13 @@ def test_tasks_that_a_paused_worker_never_begins_are_named(golden):
     golden(only(findings_of(standing(Cluster(2), stopped), CODES), "memory-paused"))
     moving = replace(stopped, groups=(replace(left, problem="", holds=True, where="my_job.py:9"),))
     assert not findings_of(standing(Cluster(2), moving), CODES)
+
+
+@pytest.mark.parametrize(("kind", "change"), [("local", {"memory_limit_mb": 1400}), ("slurm", {})])
+def test_a_larger_limit_of_local_workers_is_a_change_that_can_be_measured(kind, change):
+    run = with_tables(Cluster(2).run([Task(1.0)] * 4), memory=held(100), cluster={"kind": kind})
+    assert memory._remedy(run, held_results_of(1600 * MIB, 600 * MIB, 2, 100 * MIB)).change == change
+    assert memory._remedy(run, held_results_of(100 * MIB, 600 * MIB, 2, 100 * MIB)).change == {}  # it is large enough
 
 
 @pytest.mark.parametrize(("resident", "managed", "limit"), [(520, 4, "1100MiB"), (520, 400, "")])
