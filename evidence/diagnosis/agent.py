@@ -113,8 +113,8 @@ def tried(case: Case) -> dict[str, Any]:
     if before and after and expert and expert < before:
         share = min((before - after) / (before - expert), 1.0)
     row = {"case": case.name, "label": case.expect, "before": before, "after": after, "expert": expert, "did": did}
-    row |= {"tried": agent.tried, "share": share}
-    return {**row, "tokens": agent.characters // CHARACTERS, "commands": agent.commands}
+    read = {"tokens": agent.characters // CHARACTERS, "commands": agent.commands}
+    return {**row, **read, "tried": agent.tried, "share": share}
 
 
 def main() -> int:
