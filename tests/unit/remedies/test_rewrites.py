@@ -132,6 +132,14 @@ CHANGES = {
         *("client-waits", "computed_late", 1, "df = x.compute()\nprint(df.v.sum())"),
         "df = x\nprint(df.v.sum().compute())",
     ),
+    "a restart in each round": (
+        *("client-waits", "left_out:restart", 3, "for x in xs:\n    run(x)\n    client.restart()\n"),
+        "for x in xs:\n    run(x)\n",
+    ),
+    "joblib beside the cluster": (
+        *("local-scheduler", "on_the_cluster", 2, "import joblib\ny = Parallel()(z)\n"),
+        "import joblib\nwith joblib.parallel_config(backend=\"dask\"):\n    y = Parallel()(z)\n",
+    ),
     "an object that stays as it is": (
         *("task-overhead", "cached_load", 11, ENGINE),
         "import functools\n" + ENGINE.replace("def engine", "@functools.lru_cache(maxsize=8)\ndef engine"),
@@ -146,6 +154,8 @@ UNCHANGED = {
     "another function": ("delayed of a result", "delayed(f(", "delayed(g("),
     "an unknown method": ("reduced in the client", "groupby('k').v.mean()", "merge(z)"),
     "used twice": ("reduced by name", "print(df.v.sum())", "print(df.v.sum(), df)"),
+    "a restart after the rounds": ("a restart in each round", "    client.restart()", "client.restart()"),
+    "a backend of all": ("joblib beside the cluster", "y =", "parallel_backend('threading')\ny ="),
     "a method that stores": ("an object that stays as it is", "return self.table[x]", "self.x = x"),
     "an object that is passed on": ("an object that stays as it is", "return e.at(x)", "return e"),
 }
