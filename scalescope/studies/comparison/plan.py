@@ -143,6 +143,9 @@ def _pairing(
         request = shared.request(list(arms.values()), workload=workload, warmups=1, repeats=2)
     if not is_noisy(request.sweep, points):  # nothing warms up on a virtual clock
         request = shared.request(list(arms.values()), workload=workload, repeats=2 if same else 1)
+        # A process runs the same loop some percent faster or slower than another one, depending on where its memory
+        # lies: with one process a side, that would look like a difference of the sides.
+        request = replace(request, own_drivers=len(set(map(request.sweep.driver_of, points))) > 1)
     left, right = _labels(points[0], points[1])
     return _Pairing(replace(question, a=left, b=right), number, request, points[0], points[1])
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from support.golden import Compare
 
 from scalescope.errors import InvalidField
+from scalescope.run.request import RunRequest
+from scalescope.studies.comparison import plan
 from scalescope.studies.comparison.judge import (
     FIRST,
     ComparisonDecision,
@@ -288,3 +291,20 @@ def test_comparisons_with_too_few_pairs_do_not_count_in_a_family() -> None:
 )
 def test_ratios_are_written_as_percent_or_times(ratio: float, words: str) -> None:
     assert change(ratio) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "b", "own"),
+    [
+        ("simulated", {"environment": "dask==2025.1.0"}, True),
+        ("simulated", {"workers": 4}, False),
+        ("local", {"environment": "dask==2025.1.0"}, False),
+    ],
+)
+def test_each_trial_has_its_own_process_where_the_sides_would_have_one_each(
+    kind: str, b: dict[str, Any], own: bool
+) -> None:
+    given = {"workloads": ["futures-map"], "cluster": {"kind": kind}, "a": {"workers": 2}, "b": {"workers": 2, **b}}
+    [request] = plan.ask(given).requests
+    assert isinstance(request, RunRequest)
+    assert request.own_drivers is own
