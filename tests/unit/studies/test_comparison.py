@@ -6,7 +6,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from support.golden import Compare
 
 from scalescope.errors import InvalidField
 from scalescope.run.request import RunRequest
+from scalescope.store.store import Store, SweepRun
 from scalescope.studies.comparison import plan
 from scalescope.studies.comparison.judge import (
     FIRST,
@@ -28,6 +30,7 @@ from scalescope.studies.comparison.judge import (
     judge,
     order,
 )
+from scalescope.studies.planning import RequestAfter
 
 Pair = tuple[float | None, float | None]
 Source = Callable[[int], Pair]
@@ -294,17 +297,23 @@ def test_ratios_are_written_as_percent_or_times(ratio: float, words: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("kind", "b", "own"),
+    ("kind", "b", "split"),
     [
         ("simulated", {"environment": "dask==2025.1.0"}, True),
         ("simulated", {"workers": 4}, False),
         ("local", {"environment": "dask==2025.1.0"}, False),
     ],
 )
-def test_each_trial_has_its_own_process_where_the_sides_would_have_one_each(
-    kind: str, b: dict[str, Any], own: bool
+@pytest.mark.parametrize(("ratio", "doubtful"), [(1.0, False), (1.08, True), (1.5, False)])
+def test_a_small_difference_of_two_processes_is_confirmed_by_a_process_for_each_trial(
+    kind: str, b: dict[str, Any], split: bool, ratio: float, doubtful: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(plan._Pairing, "pairs", lambda self, done: [(1.0 + i / 1e4, ratio) for i in range(20)])
     given = {"workloads": ["futures-map"], "cluster": {"kind": kind}, "a": {"workers": 2}, "b": {"workers": 2, **b}}
-    [request] = plan.ask(given).requests
+    [request, *after] = plan.ask(given).requests
     assert isinstance(request, RunRequest)
-    assert request.own_drivers is own
+    assert len(after) == split
+    for each in after:
+        again = cast("RequestAfter", each)([cast("SweepRun", SimpleNamespace(trials=()))], cast("Store", None), "")
+        assert (again is not None) is doubtful
+        assert again is None or (again.own_drivers and again.sweep.id != request.sweep.id)
