@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from inspect import unwrap
 from pathlib import Path
@@ -19,7 +19,19 @@ from typing import Any, NamedTuple, Self
 
 from scalescope.capture.called_cluster import OwnScheduler
 from scalescope.capture.user_code import is_library
-from scalescope.model.records import FLOW, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED, Columns, from_rows
+from scalescope.model.records import (
+    FLOW,
+    HASHED,
+    IMPORT,
+    JOBLIB,
+    LOCAL,
+    META,
+    NOT_HASHED,
+    OTHER_CLUSTER,
+    TRAVERSED,
+    Columns,
+    from_rows,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -28,6 +40,8 @@ _logger = logging.getLogger(__name__)
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 
 _FLOW_ENGINE, _DELAYED = "/prefect/flow_engine.py", "/dask/delayed.py"
+_HASHES = ("/dask/tokenize.py", "/dask/base.py")  # files of `tokenize`; the second before 2024.9
+_LOOP = "IO loop"  # name of the thread in which clients that are not asynchronous talk to their schedulers
 _META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's functions
 _VIRTUAL = "scalescope.clusters.simulated."
 
@@ -122,9 +136,10 @@ class ClientWatch:
             time.sleep(interval)
             interval = min(2 * interval, max(INTERVAL_S, PART * (time.monotonic() - began)), LONGEST_S)
             with collection_deferred():
-                frame = sys._current_frames().get(self._watched)
-                self._seen.append(self._place(frame))
-                del frame  # the frame keeps the workload's objects alive
+                frames = sys._current_frames()
+                place = self._place(frames.get(self._watched))
+                self._seen.append(place._replace(purpose=HASHED) if place.waits and _loop_hashes(frames) else place)
+                del frames  # they keep the workload's objects alive
             if not self._virtual:
                 with self._lock:
                     if not self._over:
@@ -196,7 +211,20 @@ def _purpose(file: str, function: str) -> str:
         return IMPORT
     if file.endswith(_FLOW_ENGINE):
         return FLOW
+    if file.endswith(_HASHES) and function == "tokenize":
+        return HASHED
     return TRAVERSED if file.endswith(_DELAYED) and function == "unpack_collections" else ""
+
+
+def _loop_hashes(frames: Mapping[int, FrameType]) -> bool:
+    """Whether a client's thread hashes what `scatter` got."""
+    return any(_hashes(frames.get(each.ident or 0)) for each in threading.enumerate() if each.name == _LOOP)
+
+
+def _hashes(frame: FrameType | None) -> bool:
+    while frame is not None and _purpose(frame.f_code.co_filename, frame.f_code.co_name) != HASHED:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _meta(frame: FrameType | None) -> bool:
@@ -232,7 +260,7 @@ def _described(place: CodePlace) -> tuple[str, str]:
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
     if place.elsewhere:
         return where, OTHER_CLUSTER
-    if place.purpose:
+    if place.purpose not in ("", HASHED):
         return where, place.purpose
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
     lines = linecache.getlines(code.co_filename)
@@ -247,7 +275,8 @@ def _described(place: CodePlace) -> tuple[str, str]:
         return where, ""
     match statements:
         case [ast.Expr(value=ast.Call(func=called))]:
-            return where, _name(called)
+            name = _name(called)
+            return where, place.purpose + name if name.rpartition(".")[2] in NOT_HASHED else name
     return where, ""
 
 

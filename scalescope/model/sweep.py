@@ -350,6 +350,10 @@ class Sweep:
     def cluster_of(self, point: Point) -> ClusterSpec:
         return self.cluster if point.cluster in ("", self.cluster.kind) else cluster_spec(point.cluster)
 
+    def driver_of(self, point: Point) -> tuple[str, str]:
+        """What points that may share a driver have in common: the cluster and the software."""
+        return digest(self.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
+
     def clusters(self, points: Iterable[Point]) -> tuple[ClusterSpec, ...]:
         return tuple({spec.kind: spec for spec in map(self.cluster_of, points)}.values())
 

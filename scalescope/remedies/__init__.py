@@ -19,7 +19,7 @@ Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
 _BATCHES, _WINDOW, _COROUTINES = "batches:rewrite", "window:rewrite", "awaited_coroutines:rewrite"
-_PASSED_ON = "passed_on:rewrite"
+_PASSED_ON, _UNHASHED = "passed_on:rewrite", "unhashed:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
@@ -33,17 +33,17 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "left_out:pre_dispatch"),
     "slow-submission": ("scatter:before_the_loop", _MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite", "pure_calls:rewrite"),
-    "client-waits": (_LOOP, _SCATTER, _PASSED_ON),
-    "client-busy": (_PASSED_ON, _DELAYED),
+    "client-waits": (_UNHASHED, _LOOP, _SCATTER, _PASSED_ON, "computed_late:rewrite", "left_out:restart"),
+    "client-busy": (_UNHASHED, "lazy_call:rewrite", "workers_awaited:rewrite", _PASSED_ON, _DELAYED),
     "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),
     "serialisation-bound": (_PASSED_ON, _SCATTER, _DELAYED),
-    "local-scheduler": ("left_out:scheduler", "left_out:backend"),
+    "local-scheduler": ("left_out:scheduler", "left_out:backend", "on_the_cluster:rewrite"),
     "nested-client": ("worker_client:rewrite",),
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),
     "sequential-graph": ("combined_in_pairs:rewrite",),
-    "straggler": ("left_out:wait",),
-    "skewed-tasks": ("left_out:wait",),
+    "straggler": ("left_out:wait", _BATCHES),
+    "skewed-tasks": ("left_out:wait", _BATCHES),
     "tiny-tasks": (_LARGER, "item_lists:rewrite", "batches:longer"),
     "adaptive-scaling": ("adapt_minimum:rewrite",),
     "gil-bound": ("cluster_threads:rewrite",),

@@ -79,10 +79,24 @@ def _awaited(loop: Loop) -> list[Awaited]:
         node = waiting.pop(0)
         if isinstance(node, cst.For | cst.While | cst.FunctionDef | cst.Lambda | cst.ClassDef | Comprehension):
             continue
-        if isinstance(node, cst.Call) and (each := _waits(node)):
+        if isinstance(node, cst.Call) and (each := _waits(node) or _of_actor(node, loop)):
             found.append(each)
         waiting += node.children
     return found
+
+
+def _of_actor(call: cst.Call, loop: Loop) -> Awaited | None:
+    """The wait for a method of what the loop goes through: `[actor.step(x).result() for actor in actors]`."""
+    names = targets(loop.target if isinstance(loop, cst.For) else loop.for_in.target)
+    match call:
+        case cst.Call(
+            func=cst.Attribute(
+                value=cst.Call(func=cst.Attribute(value=cst.Name(value=name))) as sent, attr=cst.Name(value="result")
+            ),
+            args=[],
+        ) if name in names:
+            return Awaited(call, sent)
+    return None
 
 
 def _element(loop: Comprehension) -> list[cst.CSTNode]:

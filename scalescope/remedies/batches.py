@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import libcst as cst
 
-from scalescope.model.finding import SENT, Finding, Place
+from scalescope.model.finding import ALL_ROUNDS, SENT, Finding, Place
 from scalescope.remedies.source import (
     Answer,
     NotHere,
@@ -30,7 +30,7 @@ from scalescope.remedies.source import (
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    tasks = next((each.value for each in finding.evidence if each.what == SENT), None)
+    tasks = next((each.value for each in finding.evidence if each.what in (SENT, ALL_ROUNDS)), None)
     if not isinstance(tasks, int):
         return NotHere("the finding names no number of tasks")
 

@@ -1,4 +1,7 @@
-"""What each task loads again: `functools.lru_cache` on a function that only reads what its arguments name."""
+"""What each task loads again: `functools.lru_cache` on a function that only reads what its arguments name.
+
+Or one that makes an object which nothing changes after it was made.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from scalescope.remedies.source import (
     cached,
     called,
     dotted,
+    is_pure,
     root,
+    stored,
     walk,
 )
 
@@ -24,7 +29,7 @@ READS = {
     *("pd.read_csv", "pd.read_parquet", "pd.read_json", "pd.read_pickle", "open", "gzip.open", "lzma.open", "bz2.open"),
 }
 KEPT = 8  # results that are kept in each process
-SENDS = ("submit", "map", "delayed", "map_blocks", "map_partitions", "apply")
+PLAIN = ("read", "decode", "reshape", "astype", "splitlines", "sleep")
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -39,23 +44,23 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
         raise Refused(f"`{name}` has a decorator already")
     if source.function(function) is not source.module:
         raise Refused(f"`{name}` is made anew for each call of the function around it")
-    _check_only_reads(source, function)
+    _check_only_reads(source, function, name)
+    frozen = _makes_frozen(source, function)
     uses = [each for each in source.all(cst.Name) if each.value == name and each is not function.name]
     for each in uses:
         call = source.parent(each)
         if not isinstance(call, cst.Call) or call.func is not each:
             raise Refused(f"`{name}` is the task itself, or is passed on")
-        _check_unchanged(source, call)
+        _check_unchanged(source, call, frozen)
     what = f"each process calls `{name}` once for each argument"
     return cached(source, function, f"functools.lru_cache(maxsize={KEPT})", what)
 
 
-def _check_only_reads(source: Source, function: cst.FunctionDef) -> None:
-    name = function.name.value
+def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> None:
     own = {each.name.value for each in walk(function.params) if isinstance(each, cst.Param)}
     calls = [each for each in walk(function.body) if isinstance(each, cst.Call)]
-    names = {dotted(each.func) for each in calls}
-    if not names & READS:
+    made = {each.name.value: each for each in source.all(cst.ClassDef)}
+    if not {dotted(each.func) for each in calls} & (READS | set(made)) and name != "__init__":
         raise Refused(f"`{name}` is not known to read a file")
     if any(isinstance(each, cst.Global | cst.Nonlocal | cst.Yield | cst.Del) for each in walk(function.body)):
         raise Refused(f"`{name}` changes something outside")
@@ -64,15 +69,35 @@ def _check_only_reads(source: Source, function: cst.FunctionDef) -> None:
         reads = mode is None or (isinstance(mode.value, cst.SimpleString) and not set("wax+") & {*mode.value.value})
         if text.endswith("open") and not reads:
             raise Refused(f"`{name}` writes")
-        plain = text in READS | HARMLESS or called(each) in ("read", "decode", "reshape", "astype", "splitlines")
+        plain = text in READS | HARMLESS or called(each) in PLAIN or is_pure(each)
+        plain = plain or (text in made and _is_frozen(source, made[text]))
         if not plain and root(each.func) not in own:
             raise Refused(f"it is not known what `{called(each)}` does in `{name}`")
     targets = [each.target for each in walk(function.body) if isinstance(each, cst.AssignTarget)]
-    if any(isinstance(each, cst.Attribute) for each in targets):
+    if any(isinstance(each, cst.Attribute) and root(each) != "self" for each in targets):
         raise Refused(f"`{name}` changes something outside")
 
 
-def _check_unchanged(source: Source, call: cst.Call) -> None:
+def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
+    """Whether objects of a class stay as they were made, which only reads or computes."""
+    for each in source.all(cst.FunctionDef, made):
+        if each.name.value == "__init__":
+            _check_only_reads(source, each, "__init__")
+        elif "self" in stored(each.body) or any(isinstance(one, cst.Global) for one in walk(each)):
+            return False
+    return not made.bases and not made.decorators
+
+
+def _makes_frozen(source: Source, function: cst.FunctionDef) -> bool:
+    """Whether a function returns a new object of a class of the module whose objects nothing changes."""
+    made = {each.name.value: each for each in source.all(cst.ClassDef)}
+    match [each.value for each in walk(function.body) if isinstance(each, cst.Return)]:
+        case [cst.Call(func=cst.Name(value=name))] if name in made:
+            return _is_frozen(source, made[name])
+    return False
+
+
+def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
     """Refuse where a caller may change what all callers would then share."""
     holder = source.parent(call)
     if not isinstance(holder, cst.Assign):
@@ -85,6 +110,7 @@ def _check_unchanged(source: Source, call: cst.Call) -> None:
     for each in source.all(cst.Name, source.function(call)):
         parent = source.parent(each)
         looked = isinstance(parent, cst.Subscript) and parent.value is each
+        looked = looked or (frozen and isinstance(parent, cst.Attribute) and parent.value is each)
         stores = looked and isinstance(source.parent(parent), cst.AssignTarget | cst.AugAssign | cst.Del)
         if each.value == name and parent is not holder.targets[0] and (not looked or stores):
             raise Refused(f"what it returns is passed on as `{name}`, and may be changed")

@@ -1,4 +1,4 @@
-"""What is better left out: the arguments `workers`, `pre_dispatch`, `backend` and `scheduler`, and a wait."""
+"""What is better left out: the arguments `workers`, `pre_dispatch`, `backend` and `scheduler`, a wait, a restart."""
 
 from __future__ import annotations
 
@@ -43,6 +43,21 @@ def _configured(module: cst.Module) -> Answer:
 
 def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     return _rewrite(module, place, ("Parallel",), ("backend",), "joblib computes on the cluster")
+
+
+def restart(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    lines = [each for each in source.all(cst.SimpleStatementLine) if place is not None and source.is_at(each, place)]
+    return answer(_without_restart, source, lines, "nothing restarts workers at that line")
+
+
+def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
+    in_loop = any(isinstance(each, cst.For | cst.While) for each in source.ancestors(line))
+    match line.body:
+        case [cst.Expr(value=cst.Call(args=[]) as call)] if called(call) == "restart" and in_loop:
+            edited = source.edited({line: lambda _: cst.RemoveFromParent()})
+            return Patched(edited.module, "workers go on from round to round")
+    raise Refused("no round restarts workers there")
 
 
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

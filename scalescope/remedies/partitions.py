@@ -42,7 +42,7 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in READERS:
-            return _blocks(source, call, size)
+            return _repartitioned(source, call, wanted) if size == 0 else _blocks(source, call, size)
         if called(call) in DIVIDED:
             return _partitions(source, call, wanted)
         if called(call) == "chunk":
@@ -101,6 +101,15 @@ def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
     ]
     changed = with_argument(source, call.with_changes(args=kept), f"blocksize={size:_}")
     return Patched(source.edited({call: becomes(changed)}).module, f"a partition has {size:,} bytes")
+
+
+def _repartitioned(source: Source, call: cst.Call, wanted: int) -> Patched:
+    """Divide what was read of files that cannot be cut."""
+    if (around := source.parent(call)) and isinstance(around, cst.Attribute) and around.attr.value == "repartition":
+        raise Refused("it is divided already")
+    divided = source.expression(f"f.repartition(npartitions={wanted})")
+    changed = cst.ensure_type(divided, cst.Call).with_deep_changes(cst.ensure_type(divided, cst.Call).func, value=call)
+    return Patched(source.edited({call: becomes(changed)}).module, f"there are {wanted:,} partitions")
 
 
 def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:

@@ -1,4 +1,7 @@
-"""Several computations of one collection: it is kept in memory before the first, `x = x.persist()`."""
+"""Several computations of one collection: it is kept in memory before the first, `x = x.persist()`.
+
+One that each round of a loop makes of the one before is kept in each round.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from scalescope.remedies.source import (
     Refused,
     Source,
     answer,
+    becomes,
     before,
     binding,
     called,
     root,
+    used,
     walk,
 )
 
 # Methods whose name alone says that what they are called on is lazy
 COMPUTES = ("compute", "persist")
+CHAINS = (cst.Call, cst.Attribute, cst.Subscript)  # expressions that need no parentheses before a dot
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -45,6 +51,8 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
         raise Refused("it is not plain which collection is computed several times")
     name = several[0]
     made = binding(source, name, function)
+    if made is None and (step := _step(source, name, own[names.index(name)])):
+        return Patched(source.edited({step: becomes(persisted(step))}).module, f"`{name}` is kept in each round")
     if made is None:
         raise Refused(f"`{name}` is bound more than once, or elsewhere")
     if any(called(each) in COMPUTES for each in walk(made) if isinstance(each, cst.Call)):
@@ -53,6 +61,21 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
     (line,) = source.statements(f"{name} = {name}.persist()\n")
     statement = _in_one_block(source, made, first)
     return Patched(source.edited({statement: before(line)}).module, f"`{name}` is computed once and kept")
+
+
+def _step(source: Source, name: str, use: cst.Call) -> cst.BaseExpression | None:
+    """The only expression that the loop around a use binds to a name, and that needs its value of the round before."""
+    loop = next((each for each in source.ancestors(use) if isinstance(each, cst.For | cst.While)), None)
+    made = None if loop is None else binding(source, name, loop)
+    if made is None or name not in used(made) or not isinstance(made, (*CHAINS, cst.BinaryOperation)):
+        return None
+    return None if any(called(each) in COMPUTES for each in walk(made) if isinstance(each, cst.Call)) else made
+
+
+def persisted(value: cst.BaseExpression) -> cst.Call:
+    """The same collection, kept in memory."""
+    inner = value if isinstance(value, CHAINS) else value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.Call(cst.Attribute(inner, cst.Name("persist")))
 
 
 def _in_one_block(source: Source, made: cst.CSTNode, first: cst.CSTNode) -> cst.CSTNode:

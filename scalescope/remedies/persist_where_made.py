@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
+from scalescope.remedies.persist import CHAINS, persisted
 from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, used, walk
 
 VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max"}  # calls that need values
 MAKES_NONE = {"persist", "compute", "Client", "LocalCluster"}  # calls that make no lazy collection
-CHAINS = (cst.Call, cst.Attribute, cst.Subscript)  # expressions that need no parentheses before a dot
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -57,9 +57,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place |
     step = steps[max(covering)]
     value = step.value
     assert value is not None
-    inner = value if isinstance(value, CHAINS) else value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    kept = cst.Call(cst.Attribute(inner, cst.Name("persist")))
-    return Patched(source.edited({value: becomes(kept)}).module, f"`{step.name}` is kept where it is made")
+    return Patched(source.edited({value: becomes(persisted(value))}).module, f"`{step.name}` is kept where it is made")
 
 
 def _steps(body: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> Iterator[_Step]:

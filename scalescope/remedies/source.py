@@ -436,6 +436,8 @@ def resized(
 def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Integer]:
     """The numbers that stand in these places, or the one that their name is bound to and that nothing else uses."""
     first = uses[0]
+    if isinstance(first, cst.Attribute):
+        return [_option(source, first, uses)]
     if not isinstance(first, cst.Name):
         if not all(isinstance(each, cst.Integer) for each in uses):
             raise Refused("the number is not written out")
@@ -448,9 +450,27 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
         if each.value == first.value and each not in uses and not is_keyword and not isinstance(holder, bindings):
             raise Refused(f"`{first.value}` is used for something else as well")
     value = named(source, first)
+    if isinstance(value, cst.Attribute):
+        return [_option(source, value, [value])]
     if not isinstance(value, cst.Integer):
         raise Refused("the number is not written out")
     return [value]
+
+
+def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) -> cst.Integer:
+    """The default of an option of the command line, `parser.add_argument("--size", default=8)` of `args.size`."""
+    parsed, text = named(source, node.value) if isinstance(node.value, cst.Name) else None, source.text(node)
+    if not isinstance(parsed, cst.Call) or called(parsed) != "parse_args":
+        raise Refused("the number is not written out")
+    if any(each not in uses and source.text(each) == text for each in source.all(cst.Attribute)):
+        raise Refused(f"`{text}` is used for something else as well")
+    for call in (each for each in source.all(cst.Call) if called(each) == "add_argument"):
+        names = [each.value for each in call.args if isinstance(each.value, cst.SimpleString) and each.keyword is None]
+        default = argument(call, "default")
+        options = {str(each.evaluated_value).lstrip("-").replace("-", "_") for each in names}
+        if node.attr.value in options and default is not None and isinstance(default.value, cst.Integer):
+            return default.value
+    raise Refused(f"no default of `{text}` is written out")
 
 
 def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:

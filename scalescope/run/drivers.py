@@ -17,7 +17,7 @@ from scalescope.driver.process import Driver
 from scalescope.errors import DriverError
 from scalescope.leases import PREFIX
 from scalescope.model.environment import Environment
-from scalescope.model.sweep import Point, digest
+from scalescope.model.sweep import Point
 from scalescope.run import orchestrator_load, price_table
 from scalescope.run.request import RunRequest
 from scalescope.run.signals import shielded
@@ -59,7 +59,7 @@ class Drivers:
         self.prices = price_table.load()
         self.spending = Spending()  # costs of the run's trials; counted only for a budget
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `_place`, the least recently used first
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `Sweep.driver_of`, the least recently used first
 
     @property
     def stopped(self) -> bool:
@@ -71,12 +71,12 @@ class Drivers:
 
     def driver(self, point: Point) -> Driver | None:
         """The driver that can run a point now."""
-        opened = self._opened.get(self._place(point))
+        opened = self._opened.get(self.request.sweep.driver_of(point))
         return opened.driver if opened is not None and opened.driver.alive else None
 
     def open(self, point: Point) -> Driver:
         """Start a driver and its cluster for a point; the least recently used one may be closed."""
-        place = self._place(point)
+        place = self.request.sweep.driver_of(point)
         self._close(place)
         while len(self._opened) >= MAX_DRIVERS:
             self._close(next(iter(self._opened)))
@@ -108,15 +108,17 @@ class Drivers:
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
-        place = self._place(point)
+        place = self.request.sweep.driver_of(point)
         self._opened[place] = self._opened.pop(place)
+
+    def leave(self, point: Point) -> None:
+        """End the driver of a point after a trial, if each trial gets its own."""
+        if self.request.own_drivers:
+            self._close(self.request.sweep.driver_of(point))
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """End all drivers with their clusters, in parallel; may be called twice."""
         _together([partial(self._close, place, timeout_s) for place in list(self._opened)])
-
-    def _place(self, point: Point) -> tuple[str, str]:
-        return digest(self.request.sweep.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
 
     def _close(self, place: tuple[str, str], timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         opened = self._opened.pop(place, None)

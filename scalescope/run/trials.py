@@ -242,6 +242,7 @@ def run_trials(
                         cause=trial.reason,
                         next_step="the same command continues with the next trial",
                     )
+                drivers.leave(point)
     except BaseException:
         with shielded():
             drivers.close()  # without a step: an orchestrator's messages to its server can take too long

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 # Least change that is told; more than for `compare`, because a comment interrupts people
 LEAST = 0.05
 # Parameters of a comparison that the command sets, or has in another form
-OWN = ("values", "a", "b", "run", "environment", "others_code", "alpha", "smallest_effect", "report", "fresh")
+OWN = (
+    *("values", "a", "b", "run", "environment", "others_code", "alpha", "smallest_effect", "metric", "report"),
+    "fresh",
+)
 
 
 @options(ComparisonParameters, Reported, without=OWN)
@@ -57,6 +60,14 @@ def pull_request(
             show_default=False,
         ),
     ] = "",
+    metric: Annotated[
+        str,
+        typer.Option(
+            *("--metric", "-m"),
+            metavar="NUMBER",
+            help="Number to compare, as `compare` takes it: elapsed_s is the whole call, makespan_s its tasks alone.",
+        ),
+    ] = "elapsed_s",
     smallest_effect: Annotated[
         float, typer.Option(metavar="SHARE", min=0.0, max=0.99, help="Differences up to this share are not told.")
     ] = LEAST,
@@ -100,7 +111,7 @@ def pull_request(
     question = measuring.PullRequestQuestion(
         tuple(study.pop("workloads", ())),
         syntax.axes(axis or ()),
-        {**study, "smallest_effect": smallest_effect},
+        {**study, "smallest_effect": smallest_effect, "metric": metric},
         git.root(os.getcwd()),
         base,
         head,

@@ -16,7 +16,7 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import kept_bytes
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import FLOW, META, ONCE, PAST_THE_CLUSTER, TRAVERSED
+from scalescope.model.records import FLOW, HASHED, META, NOT_HASHED, ONCE, PAST_THE_CLUSTER, TRAVERSED
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -25,6 +25,7 @@ DO_INSTEAD = {
     BETWEEN: "move it into tasks so that one graph does it all, or submit the next graph before it",
     AFTER: "move it into the tasks, or do it with `as_completed` while others still run",
 }
+AWAIT = f"{DO_INSTEAD[BEFORE]}; if it is for workers to come, call `client.wait_for_workers(n)` instead"
 IN_BATCHES = "move it into the tasks, do it for many results at once, or in a thread of its own"
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
@@ -78,6 +79,15 @@ class ClientSpending:
         what = doing[int(most.argmax())].rpartition(" ")[0]
         meanwhile = _meanwhile(observation, found, chosen & (same == most.argmax()))
         return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, best, what, float(most.max()) / lost_s, meanwhile)
+
+    @property
+    def hashed(self) -> tuple[str, str] | None:
+        """What the client did, and the remedy, where Dask hashed the data that a call got; None where it did not."""
+        if not self.what.startswith(HASHED):
+            return None
+        call = self.what.removeprefix(HASHED)
+        remedy = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`: the data gets a random name"
+        return f"hashed what it gives to `{words.cut(call)}`, to name it,", remedy
 
     @property
     def not_yet_meanwhile(self) -> Premise[Observation]:
@@ -161,11 +171,14 @@ def client_busy(observation: Observation) -> Finding | None:
     own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # local-scheduler
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
-        remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
+        phase = int(np.argmax(spent.phases))
+        remedy = AWAIT if phase == BEFORE and spent.what.rpartition(".")[2] == "sleep" else DO_INSTEAD[phase]
         if spent.what == META:
             did, remedy = "called a function of the tasks, for Dask to learn what it returns,", NAME_META
         elif spent.what == TRAVERSED:
             did, remedy = "searched the arguments of delayed functions for Dask's objects, item by item,", WRAP_ONCE
+        elif spent.hashed:
+            did, remedy = spent.hashed
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
     if spent := ClientSpending.of(observation, own, without):
         did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"
@@ -214,6 +227,9 @@ def client_waits(observation: Observation) -> Finding | None:
         calls, on = plural(called.calls, "call"), plural(called.workers, "worker")
         said = f": {calls} of actors (`{called.method}`) ran on {on}"
         return spent.finding(CLIENT_WAITS, observation, did, said, CALL_MORE)
+    if spent.hashed:
+        did, remedy = spent.hashed
+        return spent.finding(CLIENT_WAITS, observation, did, "", remedy)
     said = ": results or data were on their way, or it made calls that run no task"
     remedy, name = GATHER_LESS, spent.what.rpartition(".")[2]
     if name in _DATA or (spent.phases[BEFORE] > 0.5 * spent.lost_s and name not in OF_NO_TASK):

@@ -172,7 +172,8 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
 
 
 def _block(worst: PointSummary) -> tuple[Evidence, ...]:
-    size = None if worst.origin is None else block(worst.origin, _enough(worst))
+    origin = worst.origin
+    size = None if origin is None else 0 if origin.nbytes == 0 else block(origin, _enough(worst))  # 0: never cut
     return () if size is None else (Evidence(BLOCK, size, "sizes of the files"),)
 
 

@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.task_table import short_key, task_column, tas
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import ENOUGH, RESULTS_FIT
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import ALL_ROUNDS, Evidence, Finding
 from scalescope.model.words import percent, plural
 
 FIRST = (
@@ -84,6 +84,7 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
         Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
+        *_all_rounds(observation, prefix),
         confidence=0.9,
         place=held_back_at(observation) if without_wait else None,
     )
@@ -148,6 +149,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Evidence("slowest tenth of the tasks, at least, s", round(high, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks", len(durations), "in flight together"),
         Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
+        *_all_rounds(observation, prefix),
         confidence=0.9,
         place=held_back_at(observation) if without_wait else None,
     )
@@ -173,6 +175,13 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     else:
         return None
     return Remedy(text, saved_s=saved_s, premise=RESULTS_FIT)
+
+
+def _all_rounds(observation: Observation, prefix: str) -> tuple[Evidence, ...]:
+    attempts = observation.measured
+    tasks = int((np.asarray(attempts.prefix) == prefix).sum())
+    rounds = len(np.unique(attempts.graph)) >= ROUNDS
+    return (Evidence(ALL_ROUNDS, tasks, f"table tasks, prefix {prefix}"),) if rounds else ()
 
 
 def _said(first: bool) -> str:

@@ -18,7 +18,9 @@ from typing import Any
 import dask
 import dask.array as da
 import joblib
+import numpy as np
 import pytest
+from distributed import Client
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.capture.client_thread import ClientWatch, collection_deferred
@@ -26,7 +28,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
 from scalescope.model import spool
-from scalescope.model.records import JOBLIB, LOCAL, META, TRAVERSED
+from scalescope.model.records import HASHED, JOBLIB, LOCAL, META, TRAVERSED
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.run.trials import read_records
 
@@ -122,6 +124,20 @@ def test_the_search_for_dasks_objects_in_an_argument_is_marked_as_such() -> None
 
     found = spent(watched(call).columns(0.0))
     assert found["call", TRAVERSED, 0] > 0.5 * sum(found.values())
+
+
+@pytest.mark.parametrize("scatters", [True, False])
+def test_hashing_of_data_is_marked_beside_the_call_that_got_it(scatters: bool) -> None:
+    with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+        data = {str(i): [i] for i in range(60_000)} if scatters else np.ones(8_000_000)
+
+        def call() -> None:
+            for _ in range(2):
+                client.scatter([data]) if scatters else da.from_array(data + 1, chunks=1_000_000)
+
+        found = spent(watched(call).columns(0.0))
+    hashed = {what for _, what, _ in found if what.startswith(HASHED)}
+    assert hashed == {HASHED + ("client.scatter" if scatters else "da.from_array")}
 
 
 def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -25,9 +26,13 @@ EVIDENCE = (
 )
 
 
+def tried_finding(code: str) -> Finding:
+    return Finding(code, Severity.HIGH, "", "", EVIDENCE)
+
+
 def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Answer:
     """The result of one rewrite of a module."""
-    finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
+    finding = replace(tried_finding(code), gain=Gain(1.0, 0.5, change) if change else None)
     rewrite = dict(rewrites(code))[name]
     return rewrite(libcst.parse_module(dedent(text)), finding, place)
 
@@ -70,6 +75,124 @@ def test_data_that_each_round_scatters_is_scattered_before_the_loop(more: str, m
     answer = tried("slow-submission", "scatter:before_the_loop", text, Place("s.py", 4, "<module>"))
     assert isinstance(answer, Patched) is moved
     assert not moved or answer.module.code == CLIENT + f"{scatter}\n" + loop.format("")
+
+
+STEPS = "x = a()\nfor i in range(9):\n    x = {}\n    print(x.mean().compute())"
+OPTION = "p = ArgumentParser()\np.add_argument('--batch-size', type=int, default={})\nargs = p.parse_args()\n"
+BATCHED = "for i in range(0, len(xs), args.batch_size):\n    client.gather(client.map(f, xs[i : i + args.batch_size]))"
+SLEEPS = "cluster = LocalCluster(n_workers=0)\n{}client = Client(cluster)\ncluster.scale(N)\n{}\n"
+ENGINE = """import time
+class Engine:
+    def __init__(self):
+        time.sleep(1)
+        self.table = np.arange(9)
+
+    def at(self, x):
+        return self.table[x]
+
+def engine():
+    return Engine()
+
+def task(x):
+    e = engine()
+    return e.at(x)
+"""
+CHANGES = {
+    "methods of actors": (
+        *("results-awaited-in-loop", "awaited_in_loop", 1),
+        "for a in actors:\n    s.append(a.step(x).result())",
+        "for future in [a.step(x) for a in actors]:\n    s.append(future.result())",
+    ),
+    "hash of scattered data": (
+        *("client-waits", "unhashed", 1, "f = client.scatter(x, broadcast=True)"),
+        "f = client.scatter(x, broadcast=True, hash=False)",
+    ),
+    "hash of an array": ("client-busy", "unhashed", 1, "x = da.from_array(a)", "x = da.from_array(a, name=False)"),
+    "a step in each round": (
+        *("recomputation", "persist", 4, STEPS.format("g(x) + 1")),
+        STEPS.format("(g(x) + 1).persist()"),
+    ),
+    "batches of an option": (
+        *("straggler", "batches", 4, OPTION.format(8) + BATCHED),
+        OPTION.format(64) + BATCHED,
+    ),
+    "sleep for workers": (
+        *("client-busy", "workers_awaited", 4, SLEEPS.format("", "time.sleep(9)")),
+        SLEEPS.format("", "client.wait_for_workers(N)"),
+    ),
+    "delayed of a result": (
+        *("client-busy", "lazy_call", 2, "def f(x):\n    return x\nparts = [delayed(f(i, 2)) for i in y]"),
+        "def f(x):\n    return x\nparts = [delayed(f)(i, 2) for i in y]",
+    ),
+    "reduced in the client": (
+        *("client-waits", "computed_late", 1, "d = x.compute().groupby('k').v.mean().to_dict()"),
+        "d = x.groupby('k').v.mean().compute().to_dict()",
+    ),
+    "reduced by name": (
+        *("client-waits", "computed_late", 1, "df = x.compute()\nprint(df.v.sum())"),
+        "df = x\nprint(df.v.sum().compute())",
+    ),
+    "a restart in each round": (
+        *("client-waits", "left_out:restart", 3, "for x in xs:\n    run(x)\n    client.restart()\n"),
+        "for x in xs:\n    run(x)\n",
+    ),
+    "joblib beside the cluster": (
+        *("local-scheduler", "on_the_cluster", 2, "import joblib\ny = Parallel()(z)\n"),
+        "import joblib\nwith joblib.parallel_config(backend=\"dask\"):\n    y = Parallel()(z)\n",
+    ),
+    "an object that stays as it is": (
+        *("task-overhead", "cached_load", 11, ENGINE),
+        "import functools\n" + ENGINE.replace("def engine", "@functools.lru_cache(maxsize=8)\ndef engine"),
+    ),
+}  # fmt: skip
+UNCHANGED = {
+    "a method that needs the round before": ("methods of actors", "a.step(x)", "a.step(s)"),
+    "a name already": ("hash of scattered data", "broadcast=True", "hash=True"),
+    "no step": ("a step in each round", "g(x)", "g(y)"),
+    "an option of more": ("batches of an option", "client.gather", "print(args.batch_size)\n    client.gather"),
+    "a sleep for tasks": ("sleep for workers", "time.sleep", "client.submit(f)\ntime.sleep"),
+    "another function": ("delayed of a result", "delayed(f(", "delayed(g("),
+    "an unknown method": ("reduced in the client", "groupby('k').v.mean()", "merge(z)"),
+    "used twice": ("reduced by name", "print(df.v.sum())", "print(df.v.sum(), df)"),
+    "a restart after the rounds": ("a restart in each round", "    client.restart()", "client.restart()"),
+    "a backend of all": ("joblib beside the cluster", "y =", "parallel_backend('threading')\ny ="),
+    "a method that stores": ("an object that stays as it is", "return self.table[x]", "self.x = x"),
+    "an object that is passed on": ("an object that stays as it is", "return e.at(x)", "return e"),
+}
+
+
+def changed(name: str, text: str) -> Answer:
+    code, rewrite, line, *_ = CHANGES[name]
+    hashed = replace(tried_finding(code), remedy="pass `hash=False` or `name=False`")
+    return dict(rewrites(code))[rewrite](libcst.parse_module(CLIENT + text), hashed, Place("a.py", line + 1))
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_line_is_changed_as_its_author_would_change_it(name: str) -> None:
+    answer = changed(name, CHANGES[name][3])
+    assert isinstance(answer, Patched), answer
+    assert (
+        answer.module.code.replace("import functools\n" + CLIENT, CLIENT + "import functools\n")
+        == CLIENT + CHANGES[name][4]
+    )
+
+
+@pytest.mark.parametrize("name", UNCHANGED)
+def test_a_line_that_may_mean_something_else_is_left_alone(name: str) -> None:
+    of, old, new = UNCHANGED[name]
+    assert old in CHANGES[of][3]
+    assert isinstance(changed(of, CHANGES[of][3].replace(old, new)), NotHere)
+
+
+@pytest.mark.parametrize(("size", "more"), [(0, ".repartition(npartitions=4)"), (28_000, "")])
+def test_what_is_read_of_files_that_are_never_cut_is_divided_afterwards(size: int, more: str) -> None:
+    evidence = (Evidence("threads asked for", 4, ""), Evidence(BLOCK, size, ""))
+    finding = Finding("too-few-partitions", Severity.HIGH, "", "", evidence)
+    answer = dict(rewrites(finding.code))["partitions:smaller"](
+        libcst.parse_module("b = db.read_text(p)"), finding, Place("a.py", 1)
+    )
+    assert isinstance(answer, Patched)
+    assert answer.module.code == (f"b = db.read_text(p){more}" if more else "b = db.read_text(p, blocksize=28_000)")
 
 
 def test_the_fix_page_lists_exactly_the_causes_that_have_a_rewrite() -> None:

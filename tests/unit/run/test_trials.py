@@ -81,6 +81,13 @@ def test_all_trials_run_in_the_planned_order_on_one_driver(fake: Any, address: s
     assert session.pids == []
 
 
+def test_each_trial_may_have_a_driver_of_its_own(fake: Any, address: str) -> None:
+    request = replace(asked(SWEEP, store=address), own_drivers=True)
+    finished, session = carry_out(request)
+    assert (len(finished), len(fake.started), session.pids) == (3, 3, [])
+    assert [each.closed for each in fake.started] == [1, 1, 1]
+
+
 def test_a_trial_has_its_metrics_and_facts_about_cluster_and_host(fake: Any, address: str) -> None:
     carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)

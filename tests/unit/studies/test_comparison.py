@@ -6,6 +6,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +16,9 @@ from hypothesis import strategies as st
 from support.golden import Compare
 
 from scalescope.errors import InvalidField
+from scalescope.run.request import RunRequest
+from scalescope.store.store import Store, SweepRun
+from scalescope.studies.comparison import plan
 from scalescope.studies.comparison.judge import (
     FIRST,
     ComparisonDecision,
@@ -25,6 +30,7 @@ from scalescope.studies.comparison.judge import (
     judge,
     order,
 )
+from scalescope.studies.planning import RequestAfter
 
 Pair = tuple[float | None, float | None]
 Source = Callable[[int], Pair]
@@ -288,3 +294,26 @@ def test_comparisons_with_too_few_pairs_do_not_count_in_a_family() -> None:
 )
 def test_ratios_are_written_as_percent_or_times(ratio: float, words: str) -> None:
     assert change(ratio) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "b", "split"),
+    [
+        ("simulated", {"environment": "dask==2025.1.0"}, True),
+        ("simulated", {"workers": 4}, False),
+        ("local", {"environment": "dask==2025.1.0"}, False),
+    ],
+)
+@pytest.mark.parametrize(("ratio", "doubtful"), [(1.0, False), (1.08, True), (1.5, False)])
+def test_a_small_difference_of_two_processes_is_confirmed_by_a_process_for_each_trial(
+    kind: str, b: dict[str, Any], split: bool, ratio: float, doubtful: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan._Pairing, "pairs", lambda self, done: [(1.0 + i / 1e4, ratio) for i in range(20)])
+    given = {"workloads": ["futures-map"], "cluster": {"kind": kind}, "a": {"workers": 2}, "b": {"workers": 2, **b}}
+    [request, *after] = plan.ask(given).requests
+    assert isinstance(request, RunRequest)
+    assert len(after) == split
+    for each in after:
+        again = cast("RequestAfter", each)([cast("SweepRun", SimpleNamespace(trials=()))], cast("Store", None), "")
+        assert (again is not None) is doubtful
+        assert again is None or (again.own_drivers and again.sweep.id != request.sweep.id)

@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Place, Severity
-from scalescope.model.records import ACTOR_CALLS, FLOW, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED
+from scalescope.model.records import ACTOR_CALLS, FLOW, HASHED, IMPORT, JOBLIB, LOCAL, META, OTHER_CLUSTER, TRAVERSED
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
@@ -111,6 +111,12 @@ def test_time_in_prefects_engine_around_the_flow_is_no_unknown_cause():
 
 def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(golden):
     golden(find(watched(rounds(pause=4.0), *in_rounds(4.0, ("my_job.py:9 main", TRAVERSED, 0))))["client-busy"])
+
+
+@pytest.mark.parametrize("what", ["client.scatter", "da.from_array"])
+def test_a_client_that_hashes_data_gives_it_a_random_name(what, golden):
+    at = ("my_job.py:9 main", HASHED + what, int(what == "client.scatter"))
+    golden(*find(watched(rounds(1), (4.0, at), (1.0, GATHER))).values())
 
 
 def test_a_client_that_works_while_tasks_run_or_in_a_very_short_trial_is_healthy():

@@ -1,0 +1,25 @@
+"""A function that is called before `delayed` gets its result: `delayed(f(x))` becomes `delayed(f)(x)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import DELAYED, Answer, Changed, NotHere, Patched, Source, becomes, dotted
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    ran = {each.name.value for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)}
+    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = {}
+    for each in source.all(cst.Call):
+        match each:
+            case cst.Call(args=[cst.Arg(value=cst.Call(func=cst.Name() as function) as inner)]):
+                if dotted(each.func) in DELAYED and function.value in ran:
+                    lazy = each.with_changes(args=[cst.Arg(function)])
+                    edits[each] = becomes(inner.with_changes(func=lazy))
+    if not edits:
+        return NotHere("no call of `delayed` has the result of that function")
+    return Patched(source.edited(edits).module, "`delayed` gets the function, not its result")

@@ -1,0 +1,39 @@
+"""Data that Dask hashes to name it: an argument that gives it a random name, such as `scatter(data, hash=False)`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.model.records import NOT_HASHED
+from scalescope.remedies.source import (
+    Answer,
+    NotHere,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    argument,
+    becomes,
+    called,
+    with_argument,
+)
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    calls = [
+        each for each in source.all(cst.Call) if called(each) in NOT_HASHED and place and source.is_at(each, place)
+    ]
+    if not any(text in finding.remedy for text in NOT_HASHED.values()):
+        return NotHere("it is not hashing that takes the time")
+    return answer(_named_at_random, source, calls, "no call that hashes its data stands there")
+
+
+def _named_at_random(source: Source, call: cst.Call) -> Patched:
+    text = NOT_HASHED[called(call)]
+    if argument(call, text.partition("=")[0]):
+        raise Refused("it names its data already")
+    return Patched(
+        source.edited({call: becomes(with_argument(source, call, text))}).module, "the data gets a random name"
+    )

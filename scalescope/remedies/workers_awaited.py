@@ -1,0 +1,45 @@
+"""A sleep before the first task, for workers to come: `client.wait_for_workers(n)` in its place."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    argument,
+    becomes,
+    called,
+    dotted,
+    is_client,
+)
+
+SENDS = {"submit", "map", "compute", "persist", "scatter", "run", "get", "delayed"}
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    sleeps = [each for each in source.all(cst.Call) if dotted(each.func) in ("time.sleep", "sleep")]
+    here = [each for each in sleeps if place is not None and source.is_at(each, place)]
+    return answer(_awaited, source, here, "the client does not sleep at that line")
+
+
+def _awaited(source: Source, sleep: cst.Call) -> Patched:
+    if not isinstance(source.parent(sleep), cst.Expr):
+        raise Refused("the sleep is part of something else")
+    line = source.lines(sleep)[0]
+    earlier = [each for each in source.all(cst.Call, source.function(sleep)) if source.lines(each)[0] < line]
+    if any(called(each) in SENDS for each in earlier):
+        raise Refused("what was sent before it may need the time")
+    numbers = [each.args[0].value for each in earlier if called(each) == "scale" and each.args]
+    asked = [each for call in earlier if (each := argument(call, "n_workers"))]
+    numbers = numbers or [each.value for each in asked if source.text(each.value) != "0"]
+    clients = {each.value for each in source.all(cst.Name) if is_client(source, each)}
+    if len(numbers) != 1 or len(clients) != 1:
+        raise Refused("it is not plain for how many workers it waits")
+    text = f"{clients.pop()}.wait_for_workers({source.text(numbers[0])})"
+    return Patched(source.edited({sleep: becomes(source.expression(text))}).module, "it waits for the workers alone")
