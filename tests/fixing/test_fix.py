@@ -290,7 +290,7 @@ def run(client, window=2):
         for x in islice(rest, 1):
             running.add(client.submit(work, x))
 
-run.modelled = True  # no time that its tasks compute is charged
+globals()["run"].modelled = True  # no time that its tasks compute is charged
 """
 
 
