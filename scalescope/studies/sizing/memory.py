@@ -26,14 +26,14 @@ class MeasuredMemory:
     def known(self) -> bool:
         return self.process > 0
 
-    def limit(self, results: float, threads: int) -> float:
+    def limit(self, results: float, threads: int, margin: float = MARGIN) -> float:
         """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
 
         `results`: most bytes of results on one worker, as the graph tells. 0 if nothing is known.
         """
         results, besides = self.held * results, self.process + threads * self.per_thread
         needed = max(results / TARGET, (results + besides) / SPILL)
-        return rounded_limit(MARGIN * needed)
+        return rounded_limit(margin * needed)
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:

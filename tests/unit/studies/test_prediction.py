@@ -30,7 +30,7 @@ from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
-from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.report import export
@@ -143,6 +143,16 @@ def test_the_wait_before_the_first_tasks_is_extrapolated_to_more_workers() -> No
     waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
     assert (waited.pause_s, waited.waited_s) == (0.1, pytest.approx(4.0))
     assert plan.waiting_longer(graph, {1: 0.0, 2: 0.1}, 8) == graph
+
+
+def test_packing_is_taken_from_the_recorded_durations(trial: Callable[..., Trial]) -> None:
+    run: Any = None
+    measured = MeasuredSizes(run, {n: (trial(n, 20, n),) for n in (2, 4)})
+    name, before = max(measured.mean_durations.items())
+    tasks = work_of(measured.base)[name].tasks
+    less = measured.without({2: {}, 4: {name: 0.25 * tasks * before}})
+    assert less.mean_durations == pytest.approx({**measured.mean_durations, name: 0.75 * before})
+    assert work_of(less.typical[0]) == work_of(measured.typical[0])
 
 
 CHUNKS = """
