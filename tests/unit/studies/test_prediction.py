@@ -18,6 +18,7 @@ from scalescope.analysis.fitted_costs import Fetched, ResultLinks
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Severity
+from scalescope.model.metrics import PrefixWork
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.study import Study
 from scalescope.model.sweep import Sweep
@@ -147,12 +148,13 @@ def test_the_wait_before_the_first_tasks_is_extrapolated_to_more_workers() -> No
 
 def test_packing_is_taken_from_the_recorded_durations(trial: Callable[..., Trial]) -> None:
     run: Any = None
-    measured = MeasuredSizes(run, {n: (trial(n, 20, n),) for n in (2, 4)})
-    name, before = max(measured.mean_durations.items())
-    tasks = work_of(measured.base)[name].tasks
-    less = measured.without({2: {}, 4: {name: 0.25 * tasks * before}})
-    assert less.mean_durations == pytest.approx({**measured.mean_durations, name: 0.75 * before})
-    assert work_of(less.typical[0]) == work_of(measured.typical[0])
+    metrics = trial(2, 20, 2).metrics
+    assert metrics is not None
+    metrics = replace(metrics, work_by_prefix={"load": PrefixWork(4, 8.0, 2.0), "sum": PrefixWork(1, 1.0, 1.0)})
+    measured = MeasuredSizes(run, {n: (replace(trial(n, 20, n), metrics=metrics),) for n in (2, 4)})
+    less = measured.without({2: {}, 4: {"load": 2.0}})
+    assert less.mean_durations == {"load": 1.5, "sum": 1.0}
+    assert work_of(less.typical[0])["load"].work_s == 8.0
 
 
 CHUNKS = """
