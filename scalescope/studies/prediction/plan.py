@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import pstdev
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
+SPREADS = 2.0  # standard deviations by which another run may hold more than all draws
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
 # Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
 TOO_MANY_TASKS = 20_000
@@ -195,7 +197,7 @@ class PredictionSteps:
                 workers: trials for workers, trials in draws_by_size(changed or again).items() if trials[0].records
             }
             held = {
-                workers: max(most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials)
+                workers: _most([most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials])
                 for workers, trials in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
@@ -276,6 +278,11 @@ def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[
     return FittedCosts.of_sizes(
         [replace(costs, bandwidth=link_speed.bandwidth(tables, costs)) for tables, costs in pairs]
     )
+
+
+def _most(held: Sequence[float]) -> float:
+    """The most bytes that another run may hold, by those that the draws held."""
+    return max(held) + SPREADS * pstdev(held)
 
 
 def _is_large(measured: MeasuredSizes) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_one_worker, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_one_worker
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation
 
+ROUND_TO = 50 * 2.0**20  # bytes; limits are whole multiples
 MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
 
 
@@ -33,7 +35,7 @@ class MeasuredMemory:
         """
         results, besides = self.held * results, self.process + threads * self.per_thread
         needed = max(results / TARGET, (results + besides) / SPILL)
-        return rounded_limit(margin * needed)
+        return math.ceil(margin * needed / ROUND_TO) * ROUND_TO
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:
