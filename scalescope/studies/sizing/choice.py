@@ -124,15 +124,22 @@ class Wanted:
 
 
 def configuration(
-    size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
+    size: PredictedSize,
+    threads: int,
+    memory_bytes: float,
+    *,
+    money_factor: float,
+    measured: bool,
+    unmeasured: float = UNMEASURED,
 ) -> Configuration:
     """The configuration of a predicted size, or of a measured one.
 
-    `money_factor`: price of such a worker over that of a measured one.
+    `money_factor`: price of such a worker over that of a measured one. `unmeasured`: further relative error if workers
+    of so many threads were not measured.
     """
     taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
     factor = taken_s / size.predicted_s
-    further = 0.0 if measured else math.log1p(UNMEASURED)
+    further = 0.0 if measured else math.log1p(unmeasured)
     low, high = (
         math.hypot(math.log(max(end / size.predicted_s, LEAST_ERROR)), further) for end in (size.low_s, size.high_s)
     )
