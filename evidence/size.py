@@ -2,10 +2,10 @@
 
     python -m evidence size [--only NAME ...] [--simulated | --processes]
 
-Each workload runs at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on the light
-cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their results
-claim a size, so that this host's cores and memory do not matter. `size` sees the trials on 4 and 8 workers of one
-thread alone, and what it chooses is run, too. Whether results fit is told by who held them in that trial.
+Each workload runs three times at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on
+the light cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their
+results claim a size, so that this host's cores and memory do not matter. `size` sees one trial each on 4 and 8 workers
+of one thread, and what it chooses is run, too. Whether results fit is told by who held them in those trials.
 `--processes` runs choices of four cores in real processes with the limits that were said, and looks for spilling,
 pauses and deaths.
 """
