@@ -2,10 +2,10 @@
 
     python -m evidence size [--only NAME ...] [--simulated | --processes]
 
-Each workload runs at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on the light
-cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their results
-claim a size, so that this host's cores and memory do not matter. `size` sees the trials on 4 and 8 workers of one
-thread alone, and what it chooses is run, too. Whether results fit is told by who held them in that trial.
+Each workload runs three times at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on
+the light cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their
+results claim a size, so that this host's cores and memory do not matter. `size` sees one trial each on 4 and 8 workers
+of one thread, and what it chooses is run, too. Whether results fit is told by who held them in those trials.
 `--processes` runs choices of four cores in real processes with the limits that were said, and looks for spilling,
 pauses and deaths.
 """
@@ -38,10 +38,8 @@ SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in 
 SEEN = [(4, 1), (8, 1)]
 DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
+REPEATS = 3  # trials of each shape, as two of them differ by up to 12 %; their median counts
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
-
-
-# ------------------------------------------------------------------ workloads
 
 
 def nap(seconds: float, megabytes: float = 0.0, *needs: Any) -> Any:
@@ -61,21 +59,37 @@ def gated(seconds: float, _: int) -> None:
     time.sleep(0.4 * seconds)
 
 
-def stairs(client: Client) -> None:
-    stage = [delayed(nap)(0.2, 40, number) for number in range(64)]
-    for length in (0.4, 0.8, 1.6):
-        stage = [delayed(nap)(length, 40, *stage[at : at + 2]) for at in range(0, len(stage), 2)]
-    client.gather(client.compute(stage))
+def matrix(client: Client) -> None:
+    left, right = ([[delayed(nap)(0.2, 60, i, j, side) for j in range(4)] for i in range(4)] for side in (0, 1))
+    products = [[delayed(nap)(0.3, 60, left[i][k], right[k][j]) for k in range(4)] for i, j in np.ndindex(4, 4)]
+    wait(client.compute([delayed(nap)(0.1, 60, *own) for own in products]))
 
 
-def model(client: Client) -> None:
-    wait(client.map(nap, [0.4] * 60, [20] * 60, [client.submit(nap, 0.5, 400, pure=False)] * 60, pure=False))
+def rounds(client: Client) -> None:
+    state = client.submit(nap, 0.1, 40, pure=False)
+    for _ in range(5):
+        parts = client.map(nap, [0.4] * 24, [10] * 24, [state] * 24, pure=False)
+        wait(state := client.submit(nap, 0.3, 40, *parts, pure=False))
 
 
-def shuffle(client: Client) -> None:
-    sources = [delayed(nap)(0.5, 80, number) for number in range(20)]
-    pieces = [[delayed(nap)(0.01, 4, source, target) for source in sources] for target in range(20)]
-    wait(client.compute([delayed(nap)(0.4, 80, *own) for own in pieces]))
+def uneven(client: Client) -> None:
+    lengths = [0.1 + 2.4 * (number * 0.618 % 1) ** 4 for number in range(90)]
+    client.gather(client.map(nap, lengths, [5] * 90, range(90), pure=False))
+
+
+def window(client: Client) -> None:
+    running = as_completed(client.map(nap, [0.3] * 12, [50] * 12, range(12), pure=False))
+    for number, _ in enumerate(running):
+        if number < 60:
+            running.add(client.submit(nap, 0.3, 50, number, pure=False))
+
+
+def scan(client: Client) -> None:
+    loads = [delayed(nap)(0.8, 100, number) for number in range(24)]
+    steps = loads[:1]
+    for load in loads[1:]:
+        steps.append(delayed(nap)(0.15, 100, steps[-1], load))
+    wait(client.compute([delayed(nap)(0.5, 1, step) for step in steps]))
 
 
 def chains(client: Client) -> None:
@@ -83,11 +97,6 @@ def chains(client: Client) -> None:
     for _ in range(7):
         ends = [delayed(nap)(0.25, 300, end) for end in ends]
     client.gather(client.compute(ends))
-
-
-def exchange(client: Client) -> None:
-    parts = [delayed(nap)(0.4, 50, number) for number in range(32)]
-    client.gather(client.compute([delayed(nap)(0.4, 0, *parts[number % 8 :: 8], number) for number in range(32)]))
 
 
 def shared(client: Client) -> None:
@@ -101,17 +110,9 @@ def stencil(client: Client) -> None:
     wait(client.compute(cells))
 
 
-def late(client: Client) -> None:
-    first = client.map(nap, [0.2] * 60 + [3.0] * 2, [30] * 62, pure=False)  # kept, else dask may cancel what needs one
-    wait([client.submit(nap, 0.5, 30, done, pure=False) for done in as_completed(first)])
-
-
 WORKLOADS: dict[str, Callable[[Client], None]] = {
-    each.__name__: each for each in (stairs, model, shuffle, chains, exchange, shared, stencil, late)
+    each.__name__: each for each in (matrix, rounds, uneven, window, scan, chains, shared, stencil)
 }
-
-
-# ------------------------------------------------------------------ measuring and choosing
 
 
 @dataclass
@@ -123,20 +124,23 @@ class Swept:
     cluster: dict[str, Any]
     seconds: dict[tuple[int, int], float] = field(default_factory=dict)
     needs: dict[tuple[int, int], float] = field(default_factory=dict)  # bytes of a limit with which results fit
+    trials: dict[tuple[int, int], list[Trial]] = field(default_factory=dict)
     spent: list[float] = field(default_factory=list)  # core-seconds of each run
 
-    def run(self, shapes: Iterable[tuple[int, int]], **fields: Any) -> str:
+    def run(self, shapes: Iterable[tuple[int, int]], repeats: int = 1, **fields: Any) -> str:
         from scalescope.run.sweep import run_sweep
 
         points = [{"workers": workers, "threads_per_worker": threads} for workers, threads in shapes]
-        asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points}
+        asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points, "repeats": repeats}
         asked["cluster"] = {**self.cluster, **fields}
         done = run_sweep({**asked, "store": self.store, "fresh": True})
         self.spent.append(sum(each.point.threads * each.metrics.elapsed_s for each in done.run.trials if each.metrics))
         for trial in done.run.trials:
             if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
-                shape = trial.point.workers, trial.point.threads_per_worker
-                self.seconds[shape], self.needs[shape] = trial.metrics.elapsed_s, held(trial, self.store) / TARGET
+                self.trials.setdefault((trial.point.workers, trial.point.threads_per_worker), []).append(trial)
+        for shape, own in self.trials.items():
+            self.seconds[shape] = statistics.median(each.metrics.elapsed_s for each in own if each.metrics)
+            self.needs[shape] = max(held(each, self.store) for each in own) / TARGET
         return done.run_id
 
 
@@ -193,12 +197,11 @@ def choices(swept: Swept, answer: Sizing) -> Iterator[Choice]:
 
         one: Configuration | None = choose(answer.configurations, wanted).chosen
         best = min(map(value, SHAPES))
-        shape = (one.workers, one.threads) if one else ALL
-        if shape not in swept.seconds:
-            swept.run([shape])
+        if (shape := (one.workers, one.threads) if one else ALL) not in swept.seconds:
+            swept.run([shape], REPEATS)
         fits = one is not None and swept.needs[shape] <= min(one.memory_mb * MB, wanted.memory or 0)
-        others = {name: value(other) / best for name, other in (("Dask", DASK), ("all", ALL))}
-        ratio = value(shape, memory=False) / best
+        others = {name: round(value(other) / best, 2) for name, other in (("Dask", DASK), ("all", ALL))}
+        ratio = round(value(shape, memory=False) / best, 3)
         yield Choice(swept.name, text, f"{shape[0]} x {shape[1]}", ratio, fits, others)
 
 
@@ -240,18 +243,15 @@ def main() -> None:
                 print(in_processes(swept), flush=True)
                 continue
             run = swept.run(SEEN)
-            swept.run([*(shape for shape in SHAPES if shape not in SEEN), DASK])
+            swept.run([*SHAPES, DASK], REPEATS)
             found += (own := list(choices(swept, sized(swept, run, CORES, "1,2"))))
             whole = 2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES)
             costs.append(swept.spent[0] / whole)  # with experiments, over all 24 configurations
             for each in own:
-                others = ", ".join(f"{other} {ratio:.2f}" for other, ratio in each.others.items())
-                print(
-                    f"| {name} | {each.asked} | {each.chosen} | {each.ratio:.2f} | {each.fits} | {others} |", flush=True
-                )
+                text = f"| {name} | {each.asked} | {each.chosen} | {each.ratio} | {each.fits} | {each.others} |"
+                print(text, flush=True)
     if found:
         near = sum(each.ratio <= NEAR for each in found)
         print(f"within 10 % of the best: {near} of {len(found)}; fits: {sum(each.fits for each in found)}")
-        for name in ("Dask", "all"):
-            print(f"{name}: {sum(each.others[name] <= NEAR for each in found)} of {len(found)}")
+        print({name: sum(each.others[name] <= NEAR for each in found) for name in ("Dask", "all")})
         print(f"cost of what was seen, median: {statistics.median(costs):.1%} of the sweep")

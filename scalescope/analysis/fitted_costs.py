@@ -16,8 +16,9 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, fine_seconds
 from scalescope.analysis.graph_from_records import gathered, waiting
 from scalescope.analysis.ledger import integral
+from scalescope.analysis.packing import fetches
 from scalescope.analysis.replay import overhead
-from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
+from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # fewest bytes of a transfer, or of all the client's data, that tell a bandwidth
@@ -229,16 +230,13 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
 
 def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
     """For each task that fetched from other workers: bytes, seconds, and the number of these workers."""
-    tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
-    node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
+    tasks = tables["tasks"]
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)
     finished = np.asarray(tasks["status"]) == STATUS_FINISHED
-    # A transfer is noted at one task that waited for it.
-    far = np.flatnonzero((workers[node] != workers[need]) & finished[node] & (seconds[node] > 0))
-    far = far[first_uses(need[far], workers[node[far]], np.asarray(tasks["start"])[node[far]])]
-    moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
-    pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
+    node, need = fetches(tables)
+    moved = np.bincount(node, nbytes[need], minlength=len(seconds))
+    pairs = np.unique(np.column_stack([node, workers[need]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
     fetched, sizes = data.moved(tables)
     moved = moved + np.bincount(fetched, sizes, minlength=len(seconds))

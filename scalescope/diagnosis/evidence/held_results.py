@@ -113,14 +113,17 @@ def most_on_one_worker(observation: Observation, without: Bools | None = None) -
     """Bytes of results that the fullest worker holds at once, as the graph tells.
 
     A result stays with all who made or fetched it until the last task that needs it has ended; one that no task needs
-    stays to the end. `without`: attempts that run elsewhere, so that their inputs and results count on no worker.
+    stays to the end. It may be fetched long before the task that needs it gets a thread. `without`: attempts that run
+    elsewhere, so that their inputs and results count on no worker.
     """
     attempts, sizes, last = observation.measured, task_column(observation, "nbytes"), _last_use(observation)
     let_go = np.where(np.isfinite(last), last, attempts.end)
     used, made = task_needs(observation)
     worker = np.append(attempts.worker, attempts.worker[used])
     result = np.append(np.arange(len(sizes)), made)
-    begin = np.append(attempts.stop, attempts.start[used])
+    sources = np.bincount(used[attempts.worker[used] != attempts.worker[made]], minlength=len(sizes))
+    fetched = np.minimum(attempts.start, attempts.prepared_from + attempts.transfer / np.maximum(sources, 1))
+    begin = np.append(attempts.stop, fetched[used])
     order = np.lexsort((begin, result, worker))  # the first use on a worker fetched the result
     fresh = np.diff(worker[order], prepend=-1) != 0
     fresh |= np.diff(result[order], prepend=-1) != 0

@@ -283,14 +283,15 @@ def _size(
     by_chance = pstdev(math.log(elapsed_s(each)) for each in draws)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * math.hypot(ratio.error_at(workers / measured.largest), by_chance)
     least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
-    low = max(predicted * math.exp(-half) - (best_s - least_s), min(trial.metrics.ideal_s, predicted))
+    # Errors of the model and of the links are independent.
+    low = predicted - math.hypot(predicted * -math.expm1(-half), best_s - least_s)
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
     return PredictedSize(
         workers,
         predicted,
-        low,
-        predicted * math.exp(half) + most_s - best_s,
+        max(low, min(trial.metrics.ideal_s, predicted)),
+        predicted + math.hypot(predicted * math.expm1(half), most_s - best_s),
         trial.metrics.work_s / (trial.point.threads * predicted),
         measured_s=measured.all_seconds.get(workers),
         worker_hours=hours,

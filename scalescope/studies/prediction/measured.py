@@ -132,6 +132,20 @@ class MeasuredSizes:
         every = {value: [trial for size in common for trial in sizes[size]] for value, sizes in found.items()}
         return {value: tuple(trials) for value, trials in every.items() if trials}
 
+    def without(self, packed: Mapping[int, Mapping[str, float]]) -> MeasuredSizes:
+        """The same, without the seconds that packing added to the tasks: by number of workers, and prefix."""
+
+        def less(trial: Trial, own: Mapping[str, float]) -> Trial:
+            assert trial.metrics is not None
+            work = {
+                name: replace(each, work_s=max(each.work_s - own.get(name, 0.0), 0.0))
+                for name, each in work_of(trial).items()
+            }
+            return replace(trial, metrics=replace(trial.metrics, work_by_prefix=work))
+
+        sizes = {size: tuple(less(each, packed[size]) for each in own) for size, own in self.by_workers.items()}
+        return replace(self, by_workers=sizes)
+
     @property
     def mean_durations(self) -> dict[str, float]:
         """Mean seconds of a task in the base trial, by prefix."""

@@ -7,14 +7,19 @@ time that tasks of their prefix took, or would take if they divided the work.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import pstdev
 from typing import Any
+
+import numpy as np
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.events import Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
+from scalescope.analysis.packing import packing_in_tasks
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
@@ -22,13 +27,14 @@ from scalescope.model import parameters
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.recorded_graph import RecordedGraph, Submission
 from scalescope.model.sweep import THREADS, WORKERS, axis_values, digest
-from scalescope.model.trial import ran_what
+from scalescope.model.trial import Trial, ran_what
 from scalescope.report import files
 from scalescope.run import orchestrator_load, price_table, request
 from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer, because
+from scalescope.studies.prediction import link_speed
 from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import SimulatedSizes, draws_by_size, judge
 from scalescope.studies.prediction.measured import MeasuredSizes
@@ -37,6 +43,7 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
+SPREADS = 2.0  # standard deviations by which another run may hold more than all draws
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
 # Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
 TOO_MANY_TASKS = 20_000
@@ -190,7 +197,7 @@ class PredictionSteps:
                 workers: trials for workers, trials in draws_by_size(changed or again).items() if trials[0].records
             }
             held = {
-                workers: max(most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials)
+                workers: _most([most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials])
                 for workers, trials in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
@@ -218,7 +225,9 @@ class PredictionSteps:
         attempts = [Attempts.read(tables) for tables in every]
         costs = _costs(measured, every, attempts)
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
-        tasks = len(tables["tasks"]["key"])
+        apart = [without_packing(*each, costs.cpu_s_per_byte) for each in zip(measured.typical, every, strict=True)]
+        packed = {trial.point.workers: by_prefix for trial, (_, by_prefix) in zip(measured.typical, apart, strict=True)}
+        measured, tasks = measured.without(packed), len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
         if measured.builds_by_workers or durations is not None:
             self._may_build(measured)
@@ -232,7 +241,9 @@ class PredictionSteps:
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
-            graph, points = prepared(recorded_graph(tables, virtual=measured.base.virtual), tables, attempts[-1]), []
+            graph, points = recorded_graph(apart[-1][0], virtual=measured.base.virtual), list[dict[str, Any]]()
+            share = cpu_share(measured.base) if costs.cpu_s_per_byte else 0.0
+            graph = prepared(graph, tables, attempts[-1], share)
             trials = zip(measured.typical, every, attempts, strict=True)
             waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
             draws = DRAWS if tasks * len(workers) * DRAWS < TOO_MANY_TASKS else 1
@@ -262,7 +273,16 @@ class PredictionSteps:
 def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[Attempts]) -> FittedCosts:
     told = [(trial.facts.get("cluster") or {}).get("cpu_ms_per_mb") for trial in measured.typical]
     packing = [None if each is None else each / 1e9 for each in told]  # a simulated cluster tells it
-    return FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, packing, strict=True)])
+    found = [fitted_costs(*each) for each in zip(every, attempts, packing, strict=True)]
+    pairs = zip(every, found, strict=True)
+    return FittedCosts.of_sizes(
+        [replace(costs, bandwidth=link_speed.bandwidth(tables, costs)) for tables, costs in pairs]
+    )
+
+
+def _most(held: Sequence[float]) -> float:
+    """The most bytes that another run may hold, by those that the draws held."""
+    return max(held) + SPREADS * pstdev(held)
 
 
 def _is_large(measured: MeasuredSizes) -> bool:
@@ -276,17 +296,34 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
     return {f"{prefix}@{size}": seconds for size, found in sizes.items() for prefix, seconds in found.items()}
 
 
-def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:
+def cpu_share(trial: Trial) -> float | None:
+    """The part of its time for which a simulated task was on a core; None for a real one, whose metrics tell."""
+    return float(not trial.facts.get("modelled")) if trial.virtual else None
+
+
+def without_packing(trial: Trial, tables: Tables, cpu_s_per_byte: float | None) -> tuple[Tables, Mapping[str, float]]:
+    """The tables with tasks that end earlier by the time that packing took from them; and this time by prefix."""
+    if not cpu_s_per_byte:
+        return tables, {}
+    tasks, seconds = tables["tasks"], packing_in_tasks(tables, cpu_s_per_byte, cpu_share(trial))
+    by_prefix = defaultdict[str, float](float)
+    for prefix, each in zip(tasks["prefix"], seconds.tolist(), strict=True):
+        by_prefix[prefix] += each
+    return {**tables, "tasks": {**tasks, "stop": np.asarray(tasks["stop"], np.float64) - seconds}}, by_prefix
+
+
+def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts, share: float | None = 0.0) -> RecordedGraph:
     """The graph with the client's pause and wait before it sent the first tasks.
 
-    Recorded durations already include the packing of data, so the simulation adds none. The client's later waits take
-    as long as in the simulated cluster.
+    The client's later waits take as long as in the simulated cluster. `share`: part of the tasks' time on a core,
+    which packing prolongs; 0 if durations include packing, None if the graph tells it.
     """
     waited_s = waited_first(tables, attempts)
     _, *rest = graph.submissions
     first = Submission(pause_s=max(-attempts.begin - waited_s, 0.0), waited_s=waited_s)
     rest = [replace(each, waited_s=0.0) for each in rest]
-    graph = graph.changed(lambda each: replace(each, cpu=(0.0,) * len(each.stages)))
+    if share is not None:
+        graph = graph.changed(lambda each: replace(each, cpu=(share,) * len(each.stages)))
     return replace(graph, submissions=(first, *rest))
 
 

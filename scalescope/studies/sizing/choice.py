@@ -124,22 +124,32 @@ class Wanted:
 
 
 def configuration(
-    size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
+    size: PredictedSize,
+    threads: int,
+    memory_bytes: float,
+    *,
+    money_factor: float,
+    measured: bool,
+    unmeasured: float = UNMEASURED,
 ) -> Configuration:
     """The configuration of a predicted size, or of a measured one.
 
-    `money_factor`: price of such a worker over that of a measured one.
+    `money_factor`: price of such a worker over that of a measured one. `unmeasured`: further relative error if workers
+    of so many threads were not measured.
     """
-    wider = 1.0 if measured else 1 + UNMEASURED
     taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
     factor = taken_s / size.predicted_s
+    further = 0.0 if measured else math.log1p(unmeasured)
+    low, high = (
+        math.hypot(math.log(max(end / size.predicted_s, LEAST_ERROR)), further) for end in (size.low_s, size.high_s)
+    )
     return Configuration(
         size.workers,
         threads,
         math.ceil(memory_bytes / 2**20),
         taken_s,
-        size.low_s * factor / wider,
-        size.high_s * factor * wider,
+        taken_s * math.exp(-low),
+        taken_s * math.exp(high),
         size.workers * threads * taken_s / 3600,
         None if size.money is None else size.money * factor * money_factor,
         size.limit,

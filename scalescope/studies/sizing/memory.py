@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_one_worker, rounded_limit
+from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_one_worker
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation
 
+ROUND_TO = 50 * 2.0**20  # bytes; limits are whole multiples
 MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
 
 
@@ -26,14 +28,14 @@ class MeasuredMemory:
     def known(self) -> bool:
         return self.process > 0
 
-    def limit(self, results: float, threads: int) -> float:
+    def limit(self, results: float, threads: int, margin: float = MARGIN) -> float:
         """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
 
         `results`: most bytes of results on one worker, as the graph tells. 0 if nothing is known.
         """
         results, besides = self.held * results, self.process + threads * self.per_thread
         needed = max(results / TARGET, (results + besides) / SPILL)
-        return rounded_limit(MARGIN * needed)
+        return math.ceil(margin * needed / ROUND_TO) * ROUND_TO
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:

@@ -9,6 +9,7 @@ from typing import Any
 
 from scalescope.analysis.cost import Prices
 from scalescope.analysis.task_lengths import TooLong, longest_tasks, too_long
+from scalescope.diagnosis.evidence.held_results import most_on_one_worker
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
@@ -25,6 +26,7 @@ from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.prediction.plan import PredictionSteps, check_begin
 from scalescope.studies.sizing import as_code
 from scalescope.studies.sizing.choice import (
+    UNMEASURED,
     Configuration,
     SecondGroup,
     Sizing,
@@ -212,17 +214,24 @@ class _Search:
             known = self._known(measured, store)
             observations = [Observation.of(trial, store.tables(trial)) for trial in measured.typical]
             memory = MeasuredMemory.of(observations)
+            held = {each.trial.point.workers: most_on_one_worker(each) for each in observations}
             found, doubts = [], dict[str, None]()
             for threads in self._grid(measured):
                 predicted = self._predicted(last, known, threads)
                 doubts |= dict.fromkeys([*replace(predicted, room_bytes=0.0).doubts, *predicted.missing.values()])
                 for size in predicted.sizes:
                     limit = memory.limit(size.held_bytes, threads)
+                    if threads == known.measured and size.workers in held:
+                        limit = memory.limit(max(size.held_bytes, held[size.workers]), threads, margin=1.0)
                     factor = _price_factor(measured, threads, limit, prices)
                     if threads == known.measured:
                         size = replace(size, measured_s=measured.all_seconds.get(size.workers))
                     sure = known.sure(threads)
-                    found.append(configuration(size, threads, limit, money_factor=factor, measured=sure))
+                    # On a simulated cluster, threads share no interpreter.
+                    further = 0.0 if measured.base.virtual else UNMEASURED
+                    found.append(
+                        configuration(size, threads, limit, money_factor=factor, measured=sure, unmeasured=further)
+                    )
             chosen = choose(found, wanted)
             group = self._group(last.runs[1], chosen.chosen, memory, store)
         chosen = replace(

@@ -18,6 +18,7 @@ from scalescope.analysis.fitted_costs import Fetched, ResultLinks
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Severity
+from scalescope.model.metrics import PrefixWork
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.study import Study
 from scalescope.model.sweep import Sweep
@@ -30,7 +31,7 @@ from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
-from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.report import export
@@ -143,6 +144,17 @@ def test_the_wait_before_the_first_tasks_is_extrapolated_to_more_workers() -> No
     waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
     assert (waited.pause_s, waited.waited_s) == (0.1, pytest.approx(4.0))
     assert plan.waiting_longer(graph, {1: 0.0, 2: 0.1}, 8) == graph
+
+
+def test_packing_is_taken_from_the_recorded_durations(trial: Callable[..., Trial]) -> None:
+    run: Any = None
+    metrics = trial(2, 20, 2).metrics
+    assert metrics is not None
+    metrics = replace(metrics, work_by_prefix={"load": PrefixWork(4, 8.0, 2.0), "sum": PrefixWork(1, 1.0, 1.0)})
+    measured = MeasuredSizes(run, {n: (replace(trial(n, 20, n), metrics=metrics),) for n in (2, 4)})
+    less = measured.without({2: {}, 4: {"load": 2.0}})
+    assert less.mean_durations == {"load": 1.5, "sum": 1.0}
+    assert work_of(less.typical[0])["load"].work_s == 8.0
 
 
 CHUNKS = """

@@ -30,6 +30,7 @@ from scalescope.run.job_time import tasks_longer_than_jobs
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies.prediction.judge import PredictedSize
+from scalescope.studies.prediction.plan import _most
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import StudyResult, run_study
@@ -168,6 +169,20 @@ def test_memory_grows_with_threads_and_results() -> None:
     known = MeasuredMemory(process=100e6, per_thread=200e6)
     assert known.limit(0, 1) < known.limit(0, 4) < known.limit(5e9, 4)
     assert known.limit(6e9, 1) >= 10e9  # results alone may take 60 % of a limit
+    assert known.limit(6e9, 1, margin=1.0) < known.limit(6e9, 1)
+
+
+def test_a_run_may_hold_more_than_its_simulations_by_as_much_as_these_differ() -> None:
+    assert _most([5e9, 5e9, 5e9]) == 5e9
+    assert _most([4e9, 5e9]) == 6e9
+
+
+def test_unmeasured_threads_are_an_error_of_their_own() -> None:
+    size = PredictedSize(4, 10.0, 8.0, 12.5, 0.9)
+    sure, unsure = (configuration(size, 2, 0.0, money_factor=1.0, measured=each) for each in (True, False))
+    assert (sure.low_s, sure.high_s) == (pytest.approx(8.0), pytest.approx(12.5))
+    assert 7.0 < unsure.low_s < 8.0
+    assert 12.5 < unsure.high_s < 1.2 * 12.5
 
 
 @hypothesis.given(st.floats(0.01, 1.0), st.integers(2, 16))

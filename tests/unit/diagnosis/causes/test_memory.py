@@ -257,3 +257,16 @@ def test_frequent_garbage_collections_are_found(workers, threads, share, golden_
     if findings:
         assert findings["garbage-collection"].lost_s == pytest.approx(share * 8 * workers * threads, rel=0.05)
     golden_once(*findings.values())
+
+
+def test_an_input_is_held_from_its_arrival_even_if_its_task_waits_for_a_thread():
+    """An own result of 50 bytes is needed until 3 s; a fetched one of 100 bytes until 5 s, by a task from 4 s on."""
+    rows = [
+        {"worker": "w1", "start": 0.0, "stop": 1.0, "nbytes": 100},
+        {"worker": "w0", "start": 0.0, "stop": 1.0, "nbytes": 50},
+        {"worker": "w0", "start": 1.0, "stop": 3.0, "needs": (1,)},
+        {"worker": "w0", "assigned": 1.0, "transfer": 0.5, "start": 4.0, "stop": 5.0, "needs": (0,)},
+    ]
+    waiting = Cluster(2).observe(rows)
+    late = Cluster(2).observe([*rows[:3], rows[3] | {"assigned": 4.0, "transfer": 0.0}])
+    assert (most_on_one_worker(waiting), most_on_one_worker(late)) == (150, 100)

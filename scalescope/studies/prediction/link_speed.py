@@ -1,0 +1,108 @@
+"""Fits the bandwidth of links by playing the recorded transfers again over links that they share.
+
+A transfer waits for the packing of others, and shares links with others. Its own bytes and seconds therefore tell a
+bandwidth that is too low.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from scalescope.analysis.events import Tables
+from scalescope.analysis.fitted_costs import FittedCosts
+from scalescope.analysis.packing import fetches
+from scalescope.clusters.simulated.links import Links
+from scalescope.clusters.simulated.spec import SimulatedSpec
+
+MOST_TRANSFERS = 500  # first transfers that are played
+FASTEST, HALVINGS = 30.0, 8  # largest factor on a bandwidth, and steps of the search for it
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Results that a worker asked of another worker."""
+
+    time: float  # seconds since the first request
+    source: str
+    target: str
+    nbytes: int
+
+
+def bandwidth(tables: Tables, costs: FittedCosts) -> float | None:
+    """The least bandwidth, from that of `costs` on, with which transfers take no longer than recorded; bytes a second.
+
+    The bandwidth of `costs` if even 30 times as much does not explain the recorded seconds.
+    """
+    if costs.bandwidth is None or not costs.cpu_s_per_byte:
+        return costs.bandwidth
+    return _fitted(*_asked(tables), costs.bandwidth, costs.cpu_s_per_byte, costs.message_s or 0.0)
+
+
+@lru_cache(maxsize=8)
+def _fitted(asked: tuple[_Asked, ...], recorded_s: float, known: float, packing: float, message_s: float) -> float:
+    def explains(factor: float) -> bool:
+        return _played_s(asked, Links(factor * known, SimulatedSpec.latency_ms / 1e3, packing, message_s)) <= recorded_s
+
+    if explains(1.0) or not explains(FASTEST):
+        return known
+    low, high = 1.0, FASTEST
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if explains(middle) else (middle, high)
+    return high * known
+
+
+def _asked(tables: Tables) -> tuple[tuple[_Asked, ...], float]:
+    """The first transfers, and the seconds that they took together."""
+    tasks, nbytes = tables["tasks"], defaultdict[tuple[int, str], int](int)
+    for node, need in np.column_stack(fetches(tables)).tolist():
+        nbytes[node, tasks["worker"][need]] += int(tasks["nbytes"][need])
+    first = sorted(nbytes, key=lambda each: tasks["assigned"][each[0]])[:MOST_TRANSFERS]
+    begin = min((tasks["assigned"][node] for node, _ in first), default=0.0)
+    asked = tuple(
+        _Asked(tasks["assigned"][node] - begin, source, tasks["worker"][node], nbytes[node, source])
+        for node, source in first
+    )
+    return asked, sum(float(tasks["transfer"][node]) for node in {node for node, _ in first})
+
+
+def _played_s(asked: Sequence[_Asked], links: Links) -> float:
+    """Seconds that all transfers take together; a worker asks another for one transfer at a time."""
+    turns = defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+
+    async def play(each: _Asked) -> float:
+        await asyncio.sleep(each.time)
+        async with turns[each.source, each.target]:
+            began = asyncio.get_running_loop().time()
+            await links.transfer(each.source, each.target, each.nbytes)
+            return asyncio.get_running_loop().time() - began
+
+    async def every() -> list[float]:
+        return await asyncio.gather(*map(play, asked))
+
+    with asyncio.Runner(loop_factory=_JumpingLoop) as runner:
+        return sum(runner.run(every()))
+
+
+class _JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time jumps to the next timer."""
+
+    _scheduled: list[Any]
+    _ready: Any
+    _now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:
+            self._now = max(self._now, self._scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
