@@ -1,6 +1,6 @@
-"""What each task loads again: `functools.lru_cache` on a function that only reads what its arguments name.
+"""What each task loads or sets up again: `functools.lru_cache` on a function that only reads and computes.
 
-Or one that makes an object which nothing changes after it was made.
+What it returns must not be changed by its callers, nor by the methods of its own class.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    ADDING,
     HARMLESS,
+    LOOKS,
+    TAKING,
     Answer,
     Patched,
     Refused,
@@ -29,13 +32,14 @@ READS = {
     *("pd.read_csv", "pd.read_parquet", "pd.read_json", "pd.read_pickle", "open", "gzip.open", "lzma.open", "bz2.open"),
 }
 KEPT = 8  # results that are kept in each process
-PLAIN = ("read", "decode", "reshape", "astype", "splitlines", "sleep")
+PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` asks others
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    around = [each for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)]
-    return answer(_cached, source, source.nearest(around, place), "no function stands at that line")
+    around, *there = source.reached(place) if place else [module]
+    functions = [each for each in (*there, around) if isinstance(each, cst.FunctionDef)]
+    return answer(_cached, source, functions, "no function stands at that line")
 
 
 def _cached(source: Source, function: cst.FunctionDef) -> Patched:
@@ -60,8 +64,6 @@ def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> N
     own = {each.name.value for each in walk(function.params) if isinstance(each, cst.Param)}
     calls = [each for each in walk(function.body) if isinstance(each, cst.Call)]
     made = {each.name.value: each for each in source.all(cst.ClassDef)}
-    if not {dotted(each.func) for each in calls} & (READS | set(made)) and name != "__init__":
-        raise Refused(f"`{name}` is not known to read a file")
     if any(isinstance(each, cst.Global | cst.Nonlocal | cst.Yield | cst.Del) for each in walk(function.body)):
         raise Refused(f"`{name}` changes something outside")
     for each in calls:
@@ -110,7 +112,18 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
     for each in source.all(cst.Name, source.function(call)):
         parent = source.parent(each)
         looked = isinstance(parent, cst.Subscript) and parent.value is each
-        looked = looked or (frozen and isinstance(parent, cst.Attribute) and parent.value is each)
-        stores = looked and isinstance(source.parent(parent), cst.AssignTarget | cst.AugAssign | cst.Del)
-        if each.value == name and parent is not holder.targets[0] and (not looked or stores):
+        if isinstance(parent, cst.Attribute) and parent.value is each:
+            looked = frozen or (parent.attr.value in LOOKS and isinstance(source.parent(parent), cst.Call))
+        if each.value == name and parent is not holder.targets[0] and (not looked or _stores(source, each)):
             raise Refused(f"what it returns is passed on as `{name}`, and may be changed")
+
+
+def _stores(source: Source, node: cst.CSTNode) -> bool:
+    """Whether a part of what a name stands for is changed, as in `table[key].append(x)`."""
+    while isinstance(up := source.parent(node), cst.Attribute | cst.Subscript | cst.Call):
+        if isinstance(up, cst.Attribute) and up.attr.value in ADDING | TAKING:
+            return True
+        if isinstance(up, cst.Call) and up.func is not node:
+            return False
+        node = up
+    return isinstance(up, cst.AssignTarget | cst.AugAssign | cst.Del)

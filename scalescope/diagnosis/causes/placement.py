@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise
 from scalescope.diagnosis.evidence.placement import SCATTERED, TasksNearData, late_workers_of, tasks_near_data
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
-from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
+from scalescope.diagnosis.evidence.submissions import BANDWIDTH
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column, task_needs
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -107,20 +110,39 @@ def data_locality(observation: Observation) -> Finding | None:
 
 
 def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tuple[str, str]:
-    durations = f"tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
+    durations = (
+        f", or tell Dask that the tasks are long (`distributed.scheduler.default-task-durations: {{{prefix}: 1m}}`)"
+    )
+    if dear := _dear_to_move(observation, local):
+        durations = ""
     if local.source >= 0:
         name = short_key(observation, local.source)
         nbytes = words.size(task_column(observation, "nbytes")[local.source])
         made_by = observation.measured.prefix[local.source]
         return (
             f"which hold their input `{name}` ({nbytes})",
-            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
-            f"{durations}, so that work stealing moves them",
+            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`)"
+            + (f"{durations}, so that work stealing moves them" if durations else ""),
         )
     if local.recorded and local.source != SCATTERED:
-        return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
+        spread = (
+            "make more and smaller inputs, so that more workers hold some: to move these takes longer than the tasks"
+        )
+        return (
+            "which hold their inputs",
+            spread if dear else f"spread the inputs first (`client.rebalance(futures)`){durations}",
+        )
     held = "the data scattered for them" if local.recorded else "their inputs, scattered or computed before the trial"
     return (
         f"which {'' if local.recorded else 'probably '}hold {held}",
-        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
+        f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`){durations}",
     )
+
+
+def _dear_to_move(observation: Observation, local: TasksNearData) -> bool:
+    """Whether the inputs of a task take longer to another worker, as Dask expects it, than the task takes."""
+    used, made = task_needs(observation)
+    chosen = np.isin(used, local.tasks)
+    nbytes = float(task_column(observation, "nbytes")[made[chosen]].sum()) / max(len(local.tasks), 1)
+    attempts = observation.measured
+    return nbytes / BANDWIDTH > float((attempts.stop - attempts.start)[local.tasks].mean())

@@ -61,7 +61,9 @@ def straggler(observation: Observation) -> Finding | None:
     without_wait = None if first else _without_wait(observation, lost_s)
     others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
     began = float(attempts.start[task_batches(observation).tasks(worst.batch)].min())
-    early = began + took <= worst.end_s and attempts.start[longest] > began
+    hidden = began + took <= worst.end_s
+    saved_s = float(attempts.stop[longest]) - max(began + took, worst.end_s)
+    early = attempts.start[longest] > began and saved_s >= MOSTLY * lost_s / observation.threads
     act = (
         "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
         if early
@@ -77,7 +79,9 @@ def straggler(observation: Observation) -> Finding | None:
         if first
         else without_wait
         or Remedy(
-            f"{act}; if it is fast when run alone, look at its worker {worker} instead", changes=() if early else None
+            f"{act}; if it is fast when run alone, look at its worker {worker} instead",
+            saved_s=saved_s if early and not hidden else None,
+            changes=() if early else None,
         ),
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
         Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),

@@ -139,7 +139,8 @@ def same_call(observation: Observation) -> SameCall | None:
     for _, told in observation.events(SAME_CALL):
         prefix, tasks, samples = str(told["prefix"]), int(told["tasks"]), int(told["samples"])
         profile = inside(observation).get(prefix)
-        cached = tasks <= 2 * observation.threads  # by the first tasks of each thread alone
+        # Seen in the first tasks of each thread alone, where later ones lack it
+        cached = tasks <= observation.threads * (2 if tasks < told["seen"] else 1)
         if profile is None or cached or tasks < LIKE * told["seen"] or told["reading"] < READING * samples:
             continue
         share = min(samples / max(profile.samples, 1), 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import configparser
+import functools
 import hashlib
 import json
 import os
@@ -69,12 +70,12 @@ def workers() -> Iterator[Client]:
         yield client
 
 
-def recorded(client: Client, folder: Path, *functions: Any) -> tuple[Recording, dict[str, Any]]:
+def recorded(client: Client, folder: Path, *functions: Any, tasks: int = 12) -> tuple[Recording, dict[str, Any]]:
     capture = Capture(client, drain_interval_s=0.05)
     try:
         with capture.trial(folder / "spool") as recording:
             for function in functions:
-                client.gather(client.map(function, range(12), pure=False))
+                client.gather(client.map(function, range(tasks), pure=False))
     finally:
         capture.close()
     assert recording.complete, recording.reason
@@ -183,11 +184,25 @@ def detecting(number: int) -> int:
     return load_detector(640) + draw(640) + number
 
 
-def test_a_function_that_sets_something_up_by_its_name_counts_as_reading(workers: Client, tmp_path: Path) -> None:
-    _, tables = recorded(workers, tmp_path, detecting)
+@functools.cache
+def load_once(size: int) -> int:
+    return load_detector(size)
+
+
+def detecting_once(number: int) -> int:
+    return load_once(640) + draw(640) + number
+
+
+@pytest.mark.parametrize(
+    ("function", "tasks", "found"), [(detecting, 12, 1), (detecting, 8, 1), (detecting_once, 8, 0)]
+)
+def test_a_function_that_sets_something_up_by_its_name_counts_as_reading(
+    function: Any, tasks: int, found: int, workers: Client, tmp_path: Path
+) -> None:
+    """In all tasks of four threads, or in the first one of each thread alone."""
+    _, tables = recorded(workers, tmp_path, function, tasks=tasks)
     same = same_call(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
-    assert same is not None
-    assert (same.function, same.arguments) == ("load_detector", "640")
+    assert [(each.function, each.arguments) for each in (same,) if each] == [("load_detector", "640")] * found
 
 
 @pytest.mark.parametrize(

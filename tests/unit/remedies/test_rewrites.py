@@ -827,6 +827,8 @@ def test_a_function_that_loads_a_file_in_each_task_gets_a_cache() -> None:
     found = patched("task-overhead", "cached_load", CACHED, Place("a.py", 7, "read"))
     assert "@functools.lru_cache(maxsize=8)\ndef read(path):" in found
     assert found.index("import functools") < found.index("import pickle")
+    line = next(i for i, each in enumerate(CACHED.splitlines(), 1) if "table = read(" in each)
+    assert patched("task-overhead", "cached_load", CACHED, Place("a.py", line, "split")) == found  # where it is called
 
 
 REFUSED = {
@@ -1028,6 +1030,8 @@ def test_a_rewrite_that_does_not_apply_gives_a_reason(name: str) -> None:
     [
         ("table[pixel]", "table.update(pixel)"),
         ("return table[pixel]", "table[pixel] = 1"),
+        ("return table[pixel]", "table[pixel].append(1)"),
+        ("return table[pixel]", "table.get(pixel).append(1)"),
         ("return table[pixel]", "return table"),
         ('open(path, "rb")', 'open(path, "r+")'),
         ("return pickle.load(file)", "log(path)\n        return pickle.load(file)"),

@@ -135,6 +135,13 @@ def test_tasks_that_stay_at_inputs_on_few_workers_are_found_as_data_locality(gol
     golden(only(find(Cluster(20).run(tasks)), "data-locality"))
 
 
+def test_inputs_that_are_dear_to_move_are_made_smaller_instead_of_moved(golden):
+    tasks = [Task(0.1, "load", on=(i % 3,), pinned=False, nbytes=3 * 10**9) for i in range(6)]
+    tasks += [Task(1.0, "use", (i % 6,), on=(i % 6 % 3,), pinned=False) for i in range(60)]
+    finding = golden(only(find(Cluster(20).run(tasks)), "data-locality"))
+    assert "default-task-durations" not in finding.remedy
+
+
 def test_uneven_work_at_evenly_spread_inputs_is_found_as_data_locality():
     tasks = [Task(0.1, "load", on=(i,), pinned=False, nbytes=10**8) for i in range(10)]
     tasks += [Task(1.0, "use", (i,), on=(i,), pinned=False) for i in range(10) for _ in range(2 + 6 * (i % 3))]

@@ -72,6 +72,7 @@ STRAGGLERS = {
     # the delayed task ends last, but the straggler still held up the stage
     "it delays another": (6, [Task(0.5 if i else 3.0, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]),
     "to be started first": (10, [*[Task(1.0)] * 99, Task(6.0)]),
+    "to be started first, and still the last to end": (4, [*[Task(1.0)] * 12, Task(4.0)]),
     "to be split": (10, [*[Task(1.0)] * 99, Task(60.0)]),
     "amid a graph": (20, [*LONG_LOAD, Task(1.0, "sum", tuple(range(40))), *[Task(1.0, "after", (40,))] * 40]),
 }
