@@ -45,6 +45,7 @@ class Outcome:
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
     values: Mapping[str, int] = field(default_factory=dict)  # number of times that its client got a value, by its text
+    metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call of a function, by its name
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Guarded:
 
     def outcome(self, status: int, seconds: float, peak_bytes: int) -> Outcome:
         written, error = self.copy.written(), ""
+        noted = json.loads(self._text("values") or "{}")
         if status:
             last = self._text("err").strip().splitlines()[-1:]
             error = last[0] if last else ""
@@ -106,7 +108,8 @@ class Guarded:
             written,
             {name: digest(path) for name, path in written.items()},
             frozenset(self.copy.gone()),
-            json.loads(self._text("values") or "{}"),
+            noted.get("values", {}),
+            noted.get("metas", {}),
         )
 
     def _text(self, what: str) -> str:

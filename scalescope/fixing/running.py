@@ -23,11 +23,12 @@ from scalescope.fixing.subject import Subject
 from scalescope.fixing.usage import Usage
 from scalescope.model import parameters
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.finding import META_OF, Evidence, Finding, Severity
 from scalescope.model.trial import Trial
 from scalescope.model.words import duration
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
+from scalescope.remedies.meta_given import common
 from scalescope.remedies.source import NotHere, Patched, Setting
 from scalescope.report import run_difference
 from scalescope.run import price_table
@@ -189,7 +190,8 @@ class _Fixing:
         accounts = [(each.trial, known) for each in done.found if (known := each.account)]
         hints = (*done.problems, *done.hints)
         findings = [each for diagnosis in done.found for each in diagnosis.findings]
-        return _Recording(outcome, _worth(findings), Usage.of([each.trial for each in done.found]), hints, accounts)
+        findings = _with_metas(_worth(findings), outcome)
+        return _Recording(outcome, findings, Usage.of([each.trial for each in done.found]), hints, accounts)
 
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
@@ -304,6 +306,13 @@ class _Fixing:
         found = [each for each in script.parent.rglob(place.file) if each.is_file()]
         inside = [each for each in found if "site-packages" not in each.parts]
         return inside[0].relative_to(self.root) if len(inside) == 1 else None
+
+
+def _with_metas(findings: Sequence[Finding], outcome: Outcome) -> list[Finding]:
+    """The findings with what functions return, where Dask called them to learn it."""
+    known = {name: meta for name, metas in outcome.metas.items() if (meta := common(metas))}
+    more = tuple(Evidence(META_OF + name, meta, "this run") for name, meta in known.items())
+    return [replace(each, evidence=(*each.evidence, *more)) if more else each for each in findings]
 
 
 def _why(before: Sequence[tuple[Trial, Account]], after: Sequence[tuple[Trial, Account]]) -> str:

@@ -17,6 +17,7 @@ _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))
 # tasks in all graphs that were sent one after another
 IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "times as much for each task", "tasks in them"
 BLOCK = "bytes of a block"
+META_OF = "meta of "  # begins the name of evidence on what a function returns
 ALL_ROUNDS = "tasks of the stage in all rounds"
 # Codes of findings about trust in the numbers, not about why a workload is slow.
 # A finding of severity `info` limits no trust.

@@ -1,5 +1,7 @@
 """Notes what the client gets from the cluster, in the process of a script that `scalescope fix` runs.
 
+And the empty results by which Dask learns what a function of the script returns, as `meta=` would have them.
+
 A value is one line of text, in which numbers can be compared: of an array of decimal numbers, sums that change with the
 values, their signs and their order. Lists, tuples and dictionaries are noted by what they hold, since a patch may get
 the same values one by one or all together.
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 GETS = {"dask.base": ("compute",), "distributed.client": ("Client.gather", "Future.result")}
+EMULATES = "dask.dataframe.dask_expr._expr"  # module whose `emulate` calls functions on made-up data
 PRIVATE = ("_calculate_divisions",)  # functions of Dask that get values for themselves, which differ with the plan
 PLAIN = (bool, int, str, bytes, type(None))
 PIECE = 1 << 20  # elements of an array that are summed at a time
@@ -31,10 +34,14 @@ class Values:
 
     def __init__(self, file: str) -> None:
         self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
+        self.metas: dict[str, list[str]] = {}  # by the name of the function
         atexit.register(self.write)
         self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends so
 
     def watch(self, module: "ModuleType") -> None:
+        if module.__name__ == EMULATES:
+            setattr(module, "emulate", self.noting_metas(getattr(module, "emulate")))  # noqa: B009, B010
+            return
         for path in GETS[module.__name__]:
             holder, _, name = path.rpartition(".")
             place = getattr(module, holder) if holder else module
@@ -73,6 +80,16 @@ class Values:
 
         return noted
 
+    def noting_metas(self, emulate: "Callable[..., Any]") -> "Callable[..., Any]":
+        @functools.wraps(emulate)
+        def noted(*arguments: "Any", **options: "Any") -> "Any":
+            found = emulate(*arguments, **options)
+            name = next((each.__name__ for each in arguments if inspect.isfunction(each)), "")
+            self.metas.setdefault(name, []).append(as_meta(found))
+            return found
+
+        return noted
+
     async def awaited(self, value: "Awaitable[Any]") -> "Any":
         found = await value
         self.note(found)
@@ -90,9 +107,19 @@ class Values:
         self.exit(status)
 
     def write(self) -> None:
-        if os.getpid() == self.pid and self.seen:
+        if os.getpid() == self.pid and (self.seen or self.metas):
             with open(self.file, "w", encoding="ascii") as stream:
-                json.dump(self.seen, stream)
+                json.dump({"values": self.seen, "metas": self.metas}, stream)
+
+
+def as_meta(value: "Any") -> str:
+    """What to pass as `meta=` for such a result: `('x', 'float64')`, or `{'x': 'float64'}`; empty for others."""
+    kind = type(value).__name__
+    if kind == "Series" and (value.name is None or type(value.name) is str):
+        return repr((value.name, str(value.dtype)))
+    if kind == "DataFrame" and all(type(each) is str for each in value.columns):
+        return repr({name: str(each) for name, each in value.dtypes.items()})
+    return ""
 
 
 def told(value: "Any") -> "Iterator[str]":

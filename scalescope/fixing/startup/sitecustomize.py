@@ -99,7 +99,7 @@ class Watcher:
         self.values: Any = None
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name not in ("dask.base", "distributed.client"):
+        if name not in ("dask.base", "distributed.client", "dask.dataframe.dask_expr._expr"):
             return None
         for finder in sys.meta_path:
             spec: Any = None if finder is self else finder.find_spec(name, path, target)

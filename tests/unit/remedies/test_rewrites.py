@@ -12,8 +12,9 @@ import libcst
 import pytest
 
 from scalescope.diagnosis.causes import by_code
-from scalescope.model.finding import BLOCK, IN_FLIGHT, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import BLOCK, IN_FLIGHT, META_OF, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
 from scalescope.remedies import REWRITES, rewrites
+from scalescope.remedies.meta_given import common
 from scalescope.remedies.source import Answer, NotHere, Patched, Setting
 
 CLIENT = "client = Client()\n"
@@ -23,6 +24,7 @@ EVIDENCE = (
     Evidence(IN_FLIGHT, 8, ""),
     Evidence(SENT, 64, ""),
     Evidence(BLOCK, 28_000, ""),
+    Evidence(META_OF + "f", "('a', 'int64')", ""),
 )
 
 
@@ -124,6 +126,10 @@ CHANGES = {
         *("client-busy", "lazy_call", 2, "def f(x):\n    return x\nparts = [delayed(f(i, 2)) for i in y]"),
         "def f(x):\n    return x\nparts = [delayed(f)(i, 2) for i in y]",
     ),
+    "a function called for its meta": (
+        *("client-busy", "meta_given", 2, "def f(x):\n    return g(x)\ny = d.map_partitions(f, 1)\nd.apply(h, axis=1)"),
+        "def f(x):\n    return g(x)\ny = d.map_partitions(f, 1, meta=('a', 'int64'))\nd.apply(h, axis=1)",
+    ),
     "reduced in the client": (
         *("client-waits", "computed_late", 1, "d = x.compute().groupby('k').v.mean().to_dict()"),
         "d = x.groupby('k').v.mean().compute().to_dict()",
@@ -151,6 +157,8 @@ UNCHANGED = {
     "no step": ("a step in each round", "g(x)", "g(y)"),
     "an option of more": ("batches of an option", "client.gather", "print(args.batch_size)\n    client.gather"),
     "a sleep for tasks": ("sleep for workers", "time.sleep", "client.submit(f)\ntime.sleep"),
+    "a meta already": ("a function called for its meta", "(f, 1)", "(f, 1, meta=m)"),
+    "a function of unknown meta": ("a function called for its meta", "map_partitions(f", "map_partitions(k"),
     "another function": ("delayed of a result", "delayed(f(", "delayed(g("),
     "an unknown method": ("reduced in the client", "groupby('k').v.mean()", "merge(z)"),
     "used twice": ("reduced by name", "print(df.v.sum())", "print(df.v.sum(), df)"),
@@ -182,6 +190,20 @@ def test_a_line_that_may_mean_something_else_is_left_alone(name: str) -> None:
     of, old, new = UNCHANGED[name]
     assert old in CHANGES[of][3]
     assert isinstance(changed(of, CHANGES[of][3].replace(old, new)), NotHere)
+
+
+@pytest.mark.parametrize(
+    ("metas", "whole"),
+    [
+        (["('a', 'int64')"] * 2, "('a', 'int64')"),
+        (["('a', 'int64')", "('b', 'int64')"], "(None, 'int64')"),
+        (["('a', 'int64')", "('a', 'float64')"], ""),
+        (["{'a': 'int64'}", "('a', 'int64')"], ""),
+        ([""], ""),
+    ],
+)
+def test_what_all_calls_of_a_function_return_is_one_meta(metas: list[str], whole: str) -> None:
+    assert common(metas) == whole
 
 
 @pytest.mark.parametrize(("size", "more"), [(0, ".repartition(npartitions=4)"), (28_000, "")])

@@ -1,0 +1,50 @@
+"""A function that Dask calls on made-up data to learn what it returns: `meta=` says it, as it was seen in a run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import libcst as cst
+
+from scalescope.model.finding import META_OF, Finding, Place
+from scalescope.remedies.source import (
+    Answer,
+    Changed,
+    NotHere,
+    Patched,
+    Source,
+    argument,
+    becomes,
+    called,
+    dotted,
+    with_argument,
+)
+
+CALLS = ("map_partitions", "map_overlap", "apply")
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    """All calls without `meta=` that are given a function which leads to the place."""
+    source = Source(module)
+    metas = {each.what.removeprefix(META_OF): str(each.value) for each in finding.evidence if META_OF in each.what}
+    functions = {each.name.value for each in source.all(cst.FunctionDef) if place and source.leads_to(each, place)}
+    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = {}
+    for call in source.all(cst.Call):
+        name = dotted(call.args[0].value) if called(call) in CALLS and call.args else ""
+        if name in metas.keys() & functions and isinstance(call.func, cst.Attribute) and not argument(call, "meta"):
+            edits[call] = becomes(with_argument(source, call, f"meta={metas[name]}"))
+    if not edits:
+        return NotHere("no call without `meta=` has a function whose result is known")
+    return Patched(source.edited(edits).module, "`meta=` says what the function returns")
+
+
+def common(metas: Sequence[str]) -> str:
+    """The `meta=` of all calls of a function, without the name of a series where that differs; empty if none is."""
+    first: Any
+    first, *others = [ast.literal_eval(each) if each else None for each in metas]
+    if all(each == first for each in others):
+        return metas[0]
+    same = isinstance(first, tuple) and all(isinstance(each, tuple) and each[1] == first[1] for each in others)
+    return repr((None, first[1])) if same else ""
