@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
+from scalescope.analysis.events import fine_seconds
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, ClientTime, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
@@ -46,6 +47,9 @@ GATHERS = Premise[Observation](
     "The client gathers at least 1 MiB, or the size of its results is unknown.",
     lambda seen: not 0 < kept_bytes(seen) < LITTLE,
 )
+AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
+PACKED = 0.2  # part of the client's wait in which workers packed results, from which that is told
+SLOWLY = 20e6  # bytes a second; lists of numbers are packed with 3 MB/s, arrays with hundreds
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -130,6 +134,16 @@ class ClientSpending:
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
             place=Place.of(self.where),
         )
+
+
+def _packed_s(observation: Observation) -> float:
+    """Seconds in which workers packed results, as slowly as only many Python objects are packed; else 0."""
+    seconds = sum(
+        spent
+        for context, _, activity, spent in fine_seconds(observation.tables)
+        if (context, activity) == ("get-data", "serialize")
+    )
+    return seconds if kept_bytes(observation) < SLOWLY * seconds else 0.0
 
 
 def _meanwhile(observation: Observation, found: ClientTime, rows: Bools) -> bool:
@@ -236,4 +250,7 @@ def client_waits(observation: Observation) -> Finding | None:
         remedy = SEND_LESS
     elif name in OF_NO_TASK:
         remedy, said = DO_ELSE, ": that call runs no task"
+    elif (packed_s := _packed_s(observation)) >= PACKED * spent.lost_s / observation.threads:
+        said = f": {words.size(kept_bytes(observation))} of results took {words.duration(packed_s)} to pack"
+        remedy = AS_ARRAYS
     return spent.finding(CLIENT_WAITS, observation, did, said, remedy)

@@ -130,6 +130,14 @@ CHANGES = {
         *("client-busy", "meta_given", 2, "def f(x):\n    return g(x)\ny = d.map_partitions(f, 1)\nd.apply(h, axis=1)"),
         "def f(x):\n    return g(x)\ny = d.map_partitions(f, 1, meta=('a', 'int64'))\nd.apply(h, axis=1)",
     ),
+    "the longest last": (
+        *("straggler", "longest_first", 1, "todo = sorted(xs, key=len)\nfs = client.map(f, todo)"),
+        "todo = sorted(xs, key=len, reverse=True)\nfs = client.map(f, todo)",
+    ),
+    "the longest last in a loop": (
+        *("straggler", "longest_first", 1, "xs.sort(key=len, reverse=True)\nfs = [client.submit(f, x) for x in xs]"),
+        "xs.sort(key=len, reverse=False)\nfs = [client.submit(f, x) for x in xs]",
+    ),
     "reduced in the client": (
         *("client-waits", "computed_late", 1, "d = x.compute().groupby('k').v.mean().to_dict()"),
         "d = x.groupby('k').v.mean().compute().to_dict()",
@@ -159,6 +167,7 @@ UNCHANGED = {
     "a sleep for tasks": ("sleep for workers", "time.sleep", "client.submit(f)\ntime.sleep"),
     "a meta already": ("a function called for its meta", "(f, 1)", "(f, 1, meta=m)"),
     "a function of unknown meta": ("a function called for its meta", "map_partitions(f", "map_partitions(k"),
+    "what is not sent": ("the longest last", "map(f, todo)", "map(f, xs)"),
     "another function": ("delayed of a result", "delayed(f(", "delayed(g("),
     "an unknown method": ("reduced in the client", "groupby('k').v.mean()", "merge(z)"),
     "used twice": ("reduced by name", "print(df.v.sum())", "print(df.v.sum(), df)"),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.findings import Doing, observed, only, watched
-from support.small_cluster import Cluster, Graph, Task, find, in_turn
+from support.small_cluster import Cluster, Graph, Task, find, in_turn, with_tables
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
@@ -111,6 +111,13 @@ def test_time_in_prefects_engine_around_the_flow_is_no_unknown_cause():
 
 def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(golden):
     golden(find(watched(rounds(pause=4.0), *in_rounds(4.0, ("my_job.py:9 main", TRAVERSED, 0))))["client-busy"])
+
+
+@pytest.mark.parametrize("packed_s", [0.05, 2.0])
+def test_results_that_are_packed_item_by_item_are_returned_as_arrays(packed_s, golden):
+    observed = watched(rounds(1), (2.0, GATHER), (4.0, GATHER))
+    packed = with_tables(observed, fine=[("get-data", "", "serialize", "seconds", packed_s)])
+    golden(only(find(packed), "client-waits"))
 
 
 @pytest.mark.parametrize("what", ["client.scatter", "da.from_array"])

@@ -1,0 +1,54 @@
+"""Work that is sorted before it is sent, so that the longest task comes last: it is sorted the other way round."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Source,
+    answer,
+    argument,
+    becomes,
+    called,
+    dotted,
+    walk,
+    with_argument,
+)
+
+SENDS = ("map", "submit", "delayed")
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    source = Source(module)
+    found = [each for each in source.all(cst.Call) if called(each) in ("sorted", "sort") and _is_sent(source, each)]
+    return answer(_reversed, source, found if len(found) == 1 else [], "no one list is sorted before it is sent")
+
+
+def _is_sent(source: Source, call: cst.Call) -> bool:
+    """Whether what is sorted is given to a call that sends tasks, or is what a loop goes through that does."""
+    name = ""
+    match call.func, source.parent(call):
+        case cst.Attribute(value=cst.Name(value=name)), _:  # `items.sort()`
+            pass
+        case _, cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
+            pass
+    uses = [each for each in source.all(cst.Name, source.function(call)) if name and each.value == name]
+    for use in uses or [call]:
+        above = source.parent(use)
+        if isinstance(above, cst.Arg) and isinstance(sent := source.parent(above), cst.Call) and called(sent) == "map":
+            return True
+        if isinstance(above, cst.For | cst.CompFor) and above.iter is use:
+            inner = above if isinstance(above, cst.For) else source.parent(above)
+            if any(isinstance(each, cst.Call) and called(each) in SENDS for each in walk(inner)):
+                return True
+    return False
+
+
+def _reversed(source: Source, call: cst.Call) -> Patched:
+    given = argument(call, "reverse")
+    now = given is not None and dotted(given.value) == "True"
+    changed = with_argument(source, call, f"reverse={not now}")
+    return Patched(source.edited({call: becomes(changed)}).module, "the other end of the list is sent first")
