@@ -35,8 +35,9 @@ def _is_sent(source: Source, call: cst.Call) -> bool:
             pass
         case _, cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
             pass
-    uses = [each for each in source.all(cst.Name, source.function(call)) if name and each.value == name]
-    for use in uses or [call]:
+    names = [each for each in source.all(cst.Name, source.function(call)) if name and each.value == name]
+    uses: list[cst.CSTNode] = [*names] or [call]
+    for use in uses:
         above = source.parent(use)
         if isinstance(above, cst.Arg) and isinstance(sent := source.parent(above), cst.Call) and called(sent) == "map":
             return True
