@@ -30,6 +30,7 @@ READERS = ("read_text", "read_csv")  # calls that take `blocksize`
 DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and their position of it
 THREADS = "threads asked for"  # evidence of how many there are
 WAVES = 4  # waves of tasks from which the last one matters little
+LIKE = 8  # times the shortest of the chunks' sides, up to which others grow with it
 LARGEST = 4096  # elements of a dimension, where its length is not written out
 
 
@@ -168,15 +169,17 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
 
 
 def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
-    """Make chunks longer in all dimensions that `chunk({"x": 1})` or `chunk(x=1)` names, by the same factor."""
+    """Make the shortest of the chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names longer, and like ones."""
     named_so = [each.value for each in call.args if each.keyword is not None]
     for each in call.args[:1]:
-        if isinstance(each.value, cst.Dict):
-            named_so = [element.value for element in each.value.elements if isinstance(element, cst.DictElement)]
+        value = named(source, each.value) if isinstance(each.value, cst.Name) else each.value
+        if isinstance(value, cst.Dict):
+            named_so = [element.value for element in value.elements if isinstance(element, cst.DictElement)]
     sizes = [each for each in named_so if isinstance(each, cst.Integer)]
     if not sizes:
         raise Refused("the chunks are not written out")
-    return _all_longer(source, sizes, times)
+    least = min(int(each.evaluated_value) for each in sizes)
+    return _all_longer(source, [each for each in sizes if int(each.evaluated_value) <= LIKE * least], times)
 
 
 def _sizes_of_name(source: Source, node: cst.BaseExpression) -> list[cst.Integer]:

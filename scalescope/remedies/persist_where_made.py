@@ -70,6 +70,9 @@ def _steps(body: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> Iterator
                     yield _Step(each, name, value, _needs_values(value, functions))
                 case _:
                     yield _Step(each, needs_values=True)
+        elif isinstance(each, cst.For) and isinstance(each.iter, cst.Tuple | cst.List):
+            needs = _needs_values(each.body, functions)
+            yield from (_Step(each, value=item.value, needs_values=needs) for item in each.iter.elements)
         elif isinstance(each, cst.BaseStatement):
             yield _Step(each, needs_values=True)
 

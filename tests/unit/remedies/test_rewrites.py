@@ -138,6 +138,17 @@ CHANGES = {
         *("straggler", "longest_first", 1, "xs.sort(key=len, reverse=True)\nfs = [client.submit(f, x) for x in xs]"),
         "xs.sort(key=len, reverse=False)\nfs = [client.submit(f, x) for x in xs]",
     ),
+    "chunks of a name": (
+        *("tiny-tasks", "partitions:larger", 2, "C = {'t': 1, 'x': 60}\ny = open().chunk(C)"),
+        "C = {'t': 10, 'x': 60}\ny = open().chunk(C)",
+    ),
+    "one collection of a loop": (
+        *("recomputation", "persist_where_made", 5),
+        "def save(d):\n    np.save(d.compute())\ndef main():\n    x = load()\n"
+        "    for d in (x.sum(), x.max()):\n        save(d)",
+        "def save(d):\n    np.save(d.compute())\ndef main():\n    x = load().persist()\n"
+        "    for d in (x.sum(), x.max()):\n        save(d)",
+    ),
     "reduced in the client": (
         *("client-waits", "computed_late", 1, "d = x.compute().groupby('k').v.mean().to_dict()"),
         "d = x.groupby('k').v.mean().compute().to_dict()",
