@@ -11,7 +11,8 @@ from scalescope.model.finding import Finding, Place
 from scalescope.remedies.persist import CHAINS, persisted
 from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, used, walk
 
-VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max"}  # calls that need values
+# Calls that need values; `set_index` looks for its divisions
+VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max", "set_index"}
 MAKES_NONE = {"persist", "compute", "Client", "LocalCluster"}  # calls that make no lazy collection
 
 

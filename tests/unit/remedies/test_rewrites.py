@@ -149,6 +149,11 @@ CHANGES = {
         "def save(d):\n    np.save(d.compute())\ndef main():\n    x = load().persist()\n"
         "    for d in (x.sum(), x.max()):\n        save(d)",
     ),
+    "an index that is looked for": (
+        *("recomputation", "persist_where_made", 2),
+        "d = dd.from_map(f, xs)\nd = d.set_index('t')\nprint(d.v.sum().compute())",
+        "d = dd.from_map(f, xs).persist()\nd = d.set_index('t')\nprint(d.v.sum().compute())",
+    ),
     "reduced in the client": (
         *("client-waits", "computed_late", 1, "d = x.compute().groupby('k').v.mean().to_dict()"),
         "d = x.groupby('k').v.mean().compute().to_dict()",
