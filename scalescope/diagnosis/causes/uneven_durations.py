@@ -66,6 +66,7 @@ def straggler(observation: Observation) -> Finding | None:
     early = attempts.start[longest] > began and saved_s >= MOSTLY * lost_s / observation.threads
     act = (
         "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
+        + (", and split its work if it can be divided" if not hidden else "")
         if early
         else "split the work of that task"
     )

@@ -118,7 +118,7 @@ def test_a_remedy_that_saves_time_gets_a_predicted_gain_unless_its_cause_limits_
 def test_no_gain_is_predicted_beyond_what_the_host_can_emulate():
     def predicted(per_task_s: float):
         facts = {"cluster": {"limit": {"seconds_per_task": per_task_s, "tolerance": 0.25}}}
-        observation = Cluster(4).run([*(Task(1.0) for _ in range(20)), Task(12.0)], facts=facts)
+        observation = Cluster(4).run([Task(12.0), *(Task(1.0) for _ in range(20))], facts=facts)
         return {each.code: each.gain for each in causes.find(measured(observation))}["straggler"]
 
     assert 32 / 4 <= predicted(0.001).predicted_s < 12

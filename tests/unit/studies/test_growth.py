@@ -50,11 +50,14 @@ def ask(kind: str, given: dict[str, Any], address: str = "") -> PlannedStudy:
 
 def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], StudyAnswer]:
     """Returns all runs of a study and its answer; interrupted by an error after `most` trials."""
-    runs = []
+    runs: list[SweepRun] = []
     with Store.open(address) as store:
         study = store.studies.begin(inquiry.kind, inquiry.question)
         for asked in inquiry.requests:
-            request = replace(asked, study=study.id)
+            request = asked if isinstance(asked, RunRequest) else asked(runs, store, store.folder(study.id))
+            if request is None:
+                continue
+            request = replace(request, study=study.id)
             run, waiting = begin(request, store)
             done: list[object] = []
 
