@@ -187,6 +187,84 @@ PROOFS = {
         print(db.from_sequence(range(16), npartitions=1).map(score).sum().compute())
     """,
     "item_lists": "print(sum(client.gather(client.map(abs, range(6000)))))",
+    "unhashed": """
+        [data] = client.scatter([{str(i): [i] for i in range(150_000)}])
+        print(client.submit(len, data).result())
+    """,
+    "lazy_call": """
+        import dask
+
+        print(sum(dask.compute(*[dask.delayed(score(part)) for part in range(8)])))
+    """,
+    "meta_given": """
+        import dask.dataframe as dd
+        import pandas as pd
+
+        def clean(frame):
+            time.sleep(0.8)
+            return frame
+
+        frame = dd.from_pandas(pd.DataFrame({"a": range(40)}), npartitions=4)
+        for _ in range(3):
+            frame = frame.map_partitions(clean)
+        print(frame.a.sum().compute())
+    """,
+    "longest_first": """
+        def tenths(number):
+            time.sleep(number / 10)
+            return number
+
+        numbers = sorted([2] * 40 + [25])
+        print(sum(client.gather(client.map(tenths, numbers, pure=False))))
+    """,
+    "cached_load": """
+        def load_table():
+            time.sleep(0.4)
+            return {"a": 2}
+
+        def use(part):
+            table = load_table()
+            return table["a"] * part
+
+        print(sum(client.gather(client.map(use, range(64)))))
+    """,
+    "on_the_cluster": """
+        import joblib
+
+        print(sum(joblib.Parallel(n_jobs=-1)(joblib.delayed(score)(part) for part in range(24))))
+    """,
+    "left_out:backend": """
+        import joblib
+
+        with joblib.parallel_config(backend="dask"):
+            calls = [joblib.delayed(score)(part) for part in range(24)]
+            print(sum(joblib.Parallel(n_jobs=-1, backend="threading")(calls)))
+    """,
+    "left_out:pre_dispatch": """
+        import joblib
+
+        with joblib.parallel_config(backend="dask"):
+            print(sum(joblib.Parallel(n_jobs=-1, pre_dispatch=1)(joblib.delayed(score)(part) for part in range(12))))
+    """,
+    "left_out:scheduler": """
+        import dask
+
+        print(sum(dask.compute(*[dask.delayed(score)(part) for part in range(10)], scheduler="sync")))
+    """,
+    "pure_calls": """
+        import dask
+
+        print(sum(dask.compute(*[dask.delayed(score)(part % 4) for part in range(64)])))
+    """,
+    "worker_client": """
+        from dask.distributed import get_client
+
+        def several(begin):
+            client = get_client()
+            return sum(client.gather(client.map(score, range(begin, begin + 4))))
+
+        print(sum(client.gather(client.map(several, range(0, 24, 4)))))
+    """,
 }
 
 

@@ -112,12 +112,12 @@ def percent(text: str) -> float:
 
 def test_a_pull_request_is_commented_once_and_the_comment_edited(job: Job) -> None:
     asked = {"workload": "bench/job.py:run", "sizes": "workers=2", "base": "main"}
-    write(job.repository, 1.1)
+    write(job.repository, 1.5)
     status, output = job.run(**asked)
     assert status == 1, output
     assert "::warning file=bench/job.py,line=5," in output
     [comment] = job.server.comments.values()
-    assert percent(comment) == percent(job.summary) == pytest.approx(10, abs=1)
+    assert percent(comment) == percent(job.summary) == pytest.approx(50, abs=3)
     assert job.secrets == ["Comment"]
 
     write(job.repository, 1)

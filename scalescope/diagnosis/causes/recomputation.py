@@ -22,6 +22,11 @@ from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
 DIFFERENT = 2  # different arguments of calls that are repeated, from which they are taken for the same work
+HALF = 0.5  # part of the repeated work that the client spent in `set_index`, from which that is the reason
+DIVISIONS = (
+    "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
+    "data once to find them"
+)
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
@@ -66,6 +71,8 @@ def recomputation(observation: Observation) -> Finding | None:
         f"times each, {percent(part)} of it `{prefix}`: their results were gone {why}.",
         "let workers leave by `client.retire_workers(...)`, which moves their results first, or keep them until the end"
         if left
+        else DIVISIONS
+        if _set_index_s(observation) >= HALF * lost_s / observation.threads
         else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
         "results together (`dask.compute(a, b)`)",
         Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
@@ -76,6 +83,12 @@ def recomputation(observation: Observation) -> Finding | None:
         confidence=0.8,
         place=asked_at(observation),
     )
+
+
+def _set_index_s(observation: Observation) -> float:
+    """Seconds that the client spent in `set_index`."""
+    chosen = np.array([call == "set_index" for call in observation.client_calls], dtype=bool)
+    return float(observation.numbers("client", "seconds")[chosen].sum())
 
 
 def _fused(observation: Observation) -> Finding | None:

@@ -244,6 +244,18 @@ def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy():
 # ------------------------------------------------------------------ recomputation
 
 
+@pytest.mark.parametrize("call", ["ddf.set_index", "ddf.mean"])
+def test_data_that_an_index_reads_to_find_its_divisions_is_given_them(call, golden):
+    run = Cluster(4).run([Task(1.0, "load", graph=i // 12) for i in range(24)], in_turn(2, 0.0))
+    run = changed(run, key=lambda row: f"load-{row % 12:032x}")
+    golden(
+        only(
+            found(watched(run, (3.0, ("job.py:9 main", call, 1)), (3.0, ("job.py:12 main", "….compute", 1)))),
+            "recomputation",
+        )
+    )
+
+
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("times", [2, 4])
 def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers, threads, times, golden_once):
