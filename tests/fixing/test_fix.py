@@ -188,7 +188,7 @@ PROOFS = {
     """,
     "item_lists": "print(sum(client.gather(client.map(abs, range(6000)))))",
     "unhashed": """
-        [data] = client.scatter([{str(i): [i] for i in range(150_000)}])
+        [data] = client.scatter([{str(i): [i] for i in range(400_000)}])
         print(client.submit(len, data).result())
     """,
     "lazy_call": """
@@ -216,17 +216,6 @@ PROOFS = {
 
         numbers = sorted([2] * 40 + [25])
         print(sum(client.gather(client.map(tenths, numbers, pure=False))))
-    """,
-    "cached_load": """
-        def load_table():
-            time.sleep(0.4)
-            return {"a": 2}
-
-        def use(part):
-            table = load_table()
-            return table["a"] * part
-
-        print(sum(client.gather(client.map(use, range(64)))))
     """,
     "on_the_cluster": """
         import joblib
