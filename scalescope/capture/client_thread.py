@@ -222,14 +222,18 @@ def _loop_hashes(frames: Mapping[int, FrameType]) -> bool:
 
 
 def _hashes(frame: FrameType | None) -> bool:
-    while frame is not None and _purpose(frame.f_code.co_filename, frame.f_code.co_name) != HASHED:
+    return _innermost(frame, lambda code: _purpose(code.co_filename, code.co_name) == HASHED) is not None
+
+
+def _innermost(frame: FrameType | None, wanted: Callable[[CodeType], bool]) -> FrameType | None:
+    """The innermost frame of this kind, from `frame` outwards."""
+    while frame is not None and not wanted(frame.f_code):
         frame = frame.f_back
-    return frame is not None
+    return frame
 
 
 def _meta(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_name not in _META:
-        frame = frame.f_back
+    frame = _innermost(frame, lambda code: code.co_name in _META)
     return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dask"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import libcst as cst
 
@@ -10,7 +10,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
     Answer,
-    Changed,
+    Edits,
     NotHere,
     Patched,
     Refused,
@@ -58,9 +58,6 @@ def _makes(call: cst.Call) -> bool:
         case "DaskTaskRunner":
             return not (call.args and argument(call, "cluster_kwargs") is None)
     return False
-
-
-Edits = dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]]
 
 
 def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:

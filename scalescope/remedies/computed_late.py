@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
     PURE_MODULES,
     Answer,
-    Changed,
+    Edits,
     Patched,
     Refused,
     Source,
@@ -19,8 +17,6 @@ from scalescope.remedies.source import (
     called,
     root,
 )
-
-Edit = Callable[[cst.CSTNode], Changed]
 
 # Methods that Dask's frames and arrays have like those of pandas and NumPy, and with the same values
 REDUCES = {"sum", "mean", "min", "max", "count", "std", "var", "any", "all", "nunique", "value_counts", "agg", "size"}
@@ -51,7 +47,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
     if use is call:
         computed = whole.deep_replace(call, lazy)
         assert isinstance(computed, cst.BaseExpression)
-        edits: dict[cst.CSTNode, Edit] = {whole: becomes(cst.Call(cst.Attribute(computed, cst.Name("compute"))))}
+        edits: Edits = {whole: becomes(cst.Call(cst.Attribute(computed, cst.Name("compute"))))}
     else:
         edits = {call: becomes(lazy), whole: becomes(cst.Call(cst.Attribute(whole, cst.Name("compute"))))}
     return Patched(

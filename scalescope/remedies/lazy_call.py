@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import DELAYED, Answer, Changed, NotHere, Patched, Source, becomes, dotted
+from scalescope.remedies.source import DELAYED, Answer, Edits, NotHere, Patched, Source, becomes, dotted
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    ran = {each.name.value for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)}
-    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = {}
+    ran = {each.name.value for each in source.at(cst.FunctionDef, place)}
+    edits: Edits = {}
     for each in source.all(cst.Call):
         match each:
             case cst.Call(args=[cst.Arg(value=cst.Call(func=cst.Name() as function) as inner)]):

@@ -47,7 +47,7 @@ def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def restart(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    lines = [each for each in source.all(cst.SimpleStatementLine) if place is not None and source.is_at(each, place)]
+    lines = source.at(cst.SimpleStatementLine, place)
     return answer(_without_restart, source, lines, "nothing restarts workers at that line")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
@@ -11,7 +11,7 @@ import libcst as cst
 from scalescope.model.finding import META_OF, Finding, Place
 from scalescope.remedies.source import (
     Answer,
-    Changed,
+    Edits,
     NotHere,
     Patched,
     Source,
@@ -30,7 +30,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     metas = {each.what.removeprefix(META_OF): str(each.value) for each in finding.evidence if META_OF in each.what}
     functions = {each.name.value for each in source.all(cst.FunctionDef) if place and source.leads_to(each, place)}
-    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = {}
+    edits: Edits = {}
     for call in source.all(cst.Call):
         name = dotted(call.args[0].value) if called(call) in CALLS and call.args else ""
         if name in metas.keys() & functions and isinstance(call.func, cst.Attribute) and not argument(call, "meta"):

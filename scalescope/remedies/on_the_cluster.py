@@ -14,7 +14,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     if any(called(each) in CONFIGURES or argument(each, "scheduler") for each in source.all(cst.Call)):
         return NotHere("the module says already where to compute")
-    lines = [each for each in source.all(cst.SimpleStatementLine) if place is not None and source.is_at(each, place)]
+    lines = source.at(cst.SimpleStatementLine, place)
     return answer(_around, source, lines, "no statement is at that line")
 
 

@@ -108,8 +108,8 @@ def _repartitioned(source: Source, call: cst.Call, wanted: int) -> Patched:
     """Divide what was read of files that cannot be cut."""
     if (around := source.parent(call)) and isinstance(around, cst.Attribute) and around.attr.value == "repartition":
         raise Refused("it is divided already")
-    divided = source.expression(f"f.repartition(npartitions={wanted})")
-    changed = cst.ensure_type(divided, cst.Call).with_deep_changes(cst.ensure_type(divided, cst.Call).func, value=call)
+    divided = cst.Call(cst.Attribute(call, cst.Name("repartition")))
+    changed = with_argument(source, divided, f"npartitions={wanted}")
     return Patched(source.edited({call: becomes(changed)}).module, f"there are {wanted:,} partitions")
 
 

@@ -41,7 +41,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def before_the_loop(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Scatter before the loop what each round scatters anew."""
     source = Source(module)
-    lines = [each for each in source.all(cst.SimpleStatementLine) if place is not None and source.is_at(each, place)]
+    lines = source.at(cst.SimpleStatementLine, place)
     return answer(_moved, source, lines, "no line there scatters")
 
 

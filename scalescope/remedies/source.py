@@ -17,6 +17,7 @@ At = TypeVar("At")  # what a rewrite is tried at: a node, or several that belong
 Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 Loop: TypeAlias = cst.For | Comprehension
 Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel
+Edits: TypeAlias = dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]]
 # Calls that neither change anything nor depend on when they are made
 HARMLESS = {
     *("len", "range", "int", "float", "str", "bool", "abs", "min", "max", "sum", "round", "sorted", "enumerate"),
@@ -105,6 +106,10 @@ class Source:
         """Whether a place lies within a node; where none is known, it may."""
         first, last = self.lines(node)
         return place is None or first <= place.line <= last
+
+    def at(self, kind: type[Node], place: Place | None) -> list[Node]:
+        """Nodes of a kind around a place; none around an unknown one."""
+        return [] if place is None else [each for each in self.all(kind) if self.is_at(each, place)]
 
     def leads_to(self, node: cst.CSTNode, place: Place | None) -> bool:
         """Whether a place lies within a node, or within a function of the module that the node calls."""

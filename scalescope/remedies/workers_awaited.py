@@ -23,8 +23,7 @@ SENDS = {"submit", "map", "compute", "persist", "scatter", "run", "get", "delaye
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    sleeps = [each for each in source.all(cst.Call) if dotted(each.func) in ("time.sleep", "sleep")]
-    here = [each for each in sleeps if place is not None and source.is_at(each, place)]
+    here = [each for each in source.at(cst.Call, place) if dotted(each.func) in ("time.sleep", "sleep")]
     return answer(_awaited, source, here, "the client does not sleep at that line")
 
 

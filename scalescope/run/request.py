@@ -36,7 +36,7 @@ class RunRequest:
     grow: Growth | None = None  # chooses further trials when all planned ones have finished
     study: str = ""  # id of the study that it is made for; may be empty
     budget: Budget | None = None  # limit of its cost; None: no limit
-    own_drivers: bool = False  # whether each trial gets a new driver
+    own_drivers: bool = False  # True if each trial gets a new driver
 
     def open_store(self) -> Store:
         return Store.open(self.store, self.records)

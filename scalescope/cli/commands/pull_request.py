@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 LEAST = 0.05
 # Parameters of a comparison that the command sets, or has in another form
 OWN = (
-    *("values", "a", "b", "run", "environment", "others_code", "alpha", "smallest_effect", "metric", "report"),
-    "fresh",
+    *("values", "a", "b", "run", "environment", "others_code"),
+    *("alpha", "smallest_effect", "metric", "report", "fresh"),
 )
 
 

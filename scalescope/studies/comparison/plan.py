@@ -111,7 +111,7 @@ class _Pairing:
     request: RunRequest
     a: Point
     b: Point
-    split: bool = False  # whether each side has one process, whose memory alone may make it faster or slower
+    split: bool = False  # True if each side has one process, whose memory alone may make it faster
 
     def after(self, number: int, minutes: float) -> RequestAfter:
         """The further sweep that its run, the one of this number, asks for."""

@@ -133,7 +133,7 @@ class MeasuredSizes:
         return {value: tuple(trials) for value, trials in every.items() if trials}
 
     def without(self, packed: Mapping[int, Mapping[str, float]]) -> MeasuredSizes:
-        """The same, without the seconds that packing added to the tasks: by number of workers, and prefix."""
+        """A copy whose tasks lack the seconds that packing added, by number of workers and by prefix."""
 
         def less(trial: Trial, own: Mapping[str, float]) -> Trial:
             assert trial.metrics is not None

@@ -875,7 +875,8 @@ def test_a_function_that_loads_a_file_in_each_task_gets_a_cache() -> None:
     assert "@functools.lru_cache(maxsize=8)\ndef read(path):" in found
     assert found.index("import functools") < found.index("import pickle")
     line = next(i for i, each in enumerate(CACHED.splitlines(), 1) if "table = read(" in each)
-    assert patched("task-overhead", "cached_load", CACHED, Place("a.py", line, "split")) == found  # where it is called
+    at_its_call = Place("a.py", line, "split")
+    assert patched("task-overhead", "cached_load", CACHED, at_its_call) == found
 
 
 REFUSED = {
