@@ -14,6 +14,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from scalescope.checking.checked import PeakMemory
 from scalescope.errors import DriverError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask
+from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.workloads.replay import replay
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ def scheduling() -> Iterator[Callable[[RecordedGraph, int, int], PeakMemory]]:
     """A function that schedules a planned graph on so many workers with so many threads each."""
     from scalescope.clusters.simulated.spec import SimulatedSpec
     from scalescope.driver.process import Driver
-    from scalescope.model.sweep import PlannedTrial, Point
 
     with tempfile.TemporaryDirectory(prefix="scalescope-check-") as folder:
         path, counted = Path(folder, "graph.json"), count()

@@ -16,6 +16,7 @@ from typing import Any
 from scalescope.checking.checked import Checked
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.recorded_graph import RecordedGraph
+from scalescope.redaction import passed_on
 
 RESULT, GRAPH = "checked.json", "graph.json"
 LIMITS = ("dask.array", "dask.bag", "dask.dataframe")
@@ -32,7 +33,6 @@ def check_program(
     """Check `script.py`, `file.py:name` or `module:name`; raises `UsageError` if nothing is sent to Dask."""
     from scalescope.checking.check import with_memory
     from scalescope.driver.process import importable
-    from scalescope.redaction import passed_on
 
     if not target.endswith(".py") and ":" not in target:
         raise UsageError(

@@ -26,6 +26,7 @@ from scalescope import __version__
 from scalescope.model.finding import Finding
 from scalescope.model.mapping import from_mapping
 from scalescope.report.brief import BriefAnswer
+from scalescope.report.run_tables import verdict_of
 
 ALIVE_S = 5.0  # seconds after which a client hears that a command still runs
 GRACE_S = 20.0  # seconds that a cancelled command has to clean up
@@ -137,7 +138,6 @@ def report(run: str) -> str:
     """The whole report of a run."""
     from scalescope.cli.carrying import read_store
     from scalescope.report.export import to_markdown
-    from scalescope.report.run_tables import verdict_of
 
     with read_store("") as store:
         found = store.run(run)

@@ -16,7 +16,8 @@ from scalescope.errors import ExitStatus, OthersCode, StoreError
 from scalescope.run import orchestrator
 from scalescope.run.signals import noted
 from scalescope.run.syntax import names_block, names_blocks
-from scalescope.store.location import locate
+from scalescope.store.location import VARIABLE, holds_password, locate
+from scalescope.store.store import Store
 
 if TYPE_CHECKING:
     from scalescope.run.runner import Runner
@@ -80,8 +81,6 @@ def start_prefect(*, verbose: bool = False) -> None:
 
 def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Move an address with a password into the environment: Prefect stores and shows the parameters of flows."""
-    from scalescope.store.location import VARIABLE, holds_password
-
     store = str(given.get("store", ""))
     if not holds_password(store):
         return given
@@ -100,8 +99,6 @@ def read_store(address: str) -> Store:
 
 
 def open_store(address: str) -> Store:
-    from scalescope.store.store import Store
-
     given = {"store": address}
     if names_blocks(given):
         start_prefect()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import distributed
@@ -20,6 +20,7 @@ from scalescope.capture.live import standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.recording import Capture
 from scalescope.capture.shipping import Shipment
+from scalescope.clusters.base import Cluster
 from scalescope.clusters.observed_cluster import close_client
 from scalescope.driver import sent_functions
 from scalescope.driver.protocol import Open
@@ -28,10 +29,7 @@ from scalescope.errors import ClusterError, DriverError, WorkersMissing
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.standstill import STANDSTILL, STILL_S
 from scalescope.model.sweep import Point
-
-if TYPE_CHECKING:
-    from scalescope.clusters.base import Cluster
-    from scalescope.model.workload import Workload
+from scalescope.model.workload import Workload
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import distributed
 
+from scalescope.clusters.base import Cluster
 from scalescope.clusters.observed_cluster import close_client
-
-if TYPE_CHECKING:
-    from scalescope.clusters.base import Cluster
 
 
 def proof(asked: Mapping[str, str]) -> distributed.Security | None:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import distributed
@@ -16,6 +16,7 @@ from scalescope.capture import host
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.partition_calls import Notes, noted
 from scalescope.capture.settings import settings
+from scalescope.clusters.base import Cluster
 from scalescope.clusters.trial_watch import HaltWatch
 from scalescope.driver.attempt import LOST_CONNECTION, Attempt, changes, describe, is_lost_connection, kept_result
 from scalescope.driver.open_cluster import OpenCluster
@@ -26,12 +27,9 @@ from scalescope.model.fault import NONE, parse
 from scalescope.model.records import Columns
 from scalescope.model.sweep import FAULT, Point
 from scalescope.model.trial import CUT_OFF, STOOD_STILL
+from scalescope.model.workload import Workload
 from scalescope.owner import opener
 from scalescope.workloads._beam import around as around_beam
-
-if TYPE_CHECKING:
-    from scalescope.clusters.base import Cluster
-    from scalescope.model.workload import Workload
 
 LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0  # real seconds to import a workload, and to read the records
 

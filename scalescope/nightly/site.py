@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from scalescope import workloads
 from scalescope.analysis.culprits import changed_packages
 from scalescope.model.metrics import METRICS
@@ -62,8 +64,6 @@ def title(history: SeriesHistory) -> str:
 
 def spark(values: Sequence[float], changes: Sequence[int] = ()) -> Any:
     """A small line of the last nights as SVG, with a mark at each change point."""
-    from markupsafe import Markup
-
     first = max(0, len(values) - SPARK_NIGHTS)
     shown = values[first:]
     if len(shown) < 2:
@@ -322,6 +322,4 @@ def _smallest(found: SeriesHistory) -> str:
 
 
 def _link(found: SeriesHistory) -> Any:
-    from markupsafe import Markup
-
     return Markup('<a href="{}">{}</a>').format(page_name(found), title(found))

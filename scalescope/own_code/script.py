@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
 from scalescope.model import spool
+from scalescope.model.words import duration
 from scalescope.own_code import process, record
-from scalescope.owner import make_folder, replace_file
+from scalescope.owner import make_folder, replace_file, user_folder
 
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
@@ -232,8 +233,6 @@ def _in_turn(clusters: Sequence[Path]) -> bool:
 
 def ending(status: int | None, real_s: float) -> str:
     """A sentence on the end of a process that did not end its recordings."""
-    from scalescope.model.words import duration
-
     if status is None:
         return "the script ended, and nobody saw how"
     if status >= 0:
@@ -326,8 +325,6 @@ def last_folder() -> Path:
 
 def records() -> Path:
     """Folder of the records of scripts."""
-    from scalescope.owner import user_folder
-
     return user_folder("XDG_STATE_HOME", ".local", "state") / "scripts"
 
 

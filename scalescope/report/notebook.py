@@ -6,6 +6,7 @@ import html
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from scalescope.analysis import knee
 from scalescope.analysis.summary import PointSummary
 from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
@@ -99,7 +100,6 @@ class Plot:
     """A chart for notebooks; it loads nothing from the network."""
 
     def __init__(self, run: SweepRun) -> None:
-        from scalescope.analysis import knee
         from scalescope.report.html import charts
 
         found = [each for each in knee.of_sweep(run.sweep, run.trials) if len(each.series.points) > 1][:MOST_SERIES]

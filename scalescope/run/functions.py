@@ -7,20 +7,17 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.words import size
 from scalescope.owner import make_folder
 from scalescope.report.files import replacing
 from scalescope.store.location import data_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
 
 MOST_BYTES = 10_000_000  # most bytes of a function and its globals; data belongs in files, or the function makes it
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""

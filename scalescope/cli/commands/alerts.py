@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,9 +10,7 @@ from scalescope.cli.carrying import open_store
 from scalescope.cli.options import DefaultGroup, Json, StoreAddress
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
 from scalescope.errors import UsageError
-
-if TYPE_CHECKING:
-    from scalescope.store.store import Store
+from scalescope.store.store import Store
 
 app = typer.Typer(
     cls=DefaultGroup,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from scalescope.cli.carrying import interrupted, open_store
 from scalescope.cli.output import progress, say, stdout
 from scalescope.owner import make_folder
-
-if TYPE_CHECKING:
-    from scalescope.store.store import SweepRun
+from scalescope.store.store import SweepRun
 
 
 def demo(

@@ -11,6 +11,7 @@ from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Brief, Json, StoreAddress
 from scalescope.cli.output import print_brief, print_json, stdout
 from scalescope.errors import UsageError
+from scalescope.store.studies import is_study
 
 RUN = "an id, the start of an id, `latest`, or `latest~1` for the one before."
 
@@ -45,7 +46,6 @@ def diff(
     from scalescope.report import html, run_difference
     from scalescope.report.html.difference import write_difference
     from scalescope.report.table import to_terminal
-    from scalescope.store.studies import is_study
 
     if output:
         html.check(output)

@@ -12,6 +12,8 @@ import typer
 from scalescope.cli.options import Json
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
 from scalescope.model import words
+from scalescope.model.environment import Environment
+from scalescope.model.words import plural
 
 if TYPE_CHECKING:
     from scalescope.environments import Built, Cached
@@ -36,7 +38,6 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from scalescope.environments import list_cached
-    from scalescope.model.words import plural
 
     found = list_cached()
     if as_json:
@@ -67,7 +68,6 @@ def build(
     Environments in the cache are only checked. If one of the texts is not valid, nothing is built.
     """
     from scalescope.environments import ensure
-    from scalescope.model.environment import Environment
 
     asked = [Environment.parse(text) for text in texts]
     built = [ensure(environment, says=say) for environment in asked]

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from scalescope.cli.options import Brief, Json, OtherPython, python_of, script_python, seconds_of
 from scalescope.cli.output import print_brief, print_json, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.own_code.script import Program, last_program
+from scalescope.run.syntax import merge_cluster, params
 
 if TYPE_CHECKING:
     from scalescope.fixing.result import Fix
@@ -162,7 +164,6 @@ def _subject(
 ) -> Subject:
     """What the command line names."""
     from scalescope.fixing.subject import Subject
-    from scalescope.run.syntax import params
 
     python = python_of(environment) or script_python()
     if workload:
@@ -182,8 +183,6 @@ def _subject(
 
 
 def _cluster(kind: str, options: Sequence[str] | None) -> dict[str, Any]:
-    from scalescope.run.syntax import merge_cluster, params
-
     given: dict[str, Any] = {}
     merge_cluster(given, kind or None, params("--cluster-option", options or ()))
     cluster = given.get("cluster", {})
@@ -204,8 +203,6 @@ def _apply_command(subject: Subject) -> str:
 
 
 def tell(found: Fix, subject: Subject, patch: str) -> None:
-    from rich.text import Text
-
     from scalescope.fixing import result
 
     console = stdout()

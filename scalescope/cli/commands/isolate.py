@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.text import Text
 
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.sweep import run_sweep
@@ -69,8 +70,6 @@ def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
 
 
 def _print(result: Isolated) -> None:
-    from rich.text import Text
-
     from scalescope.isolation import notebook
 
     console = stdout()

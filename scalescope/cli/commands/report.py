@@ -9,6 +9,7 @@ import typer
 from scalescope.cli.carrying import read_store
 from scalescope.cli.options import RunOrStudy, StoreAddress
 from scalescope.errors import UsageError
+from scalescope.store.studies import is_study
 
 
 def report(
@@ -28,7 +29,6 @@ def report(
 ) -> None:
     """Write the report of a run or study as one HTML file with charts, which can be read offline."""
     from scalescope.report import html
-    from scalescope.store.studies import is_study
     from scalescope.studies.report.html import write_study
 
     html.check(output)

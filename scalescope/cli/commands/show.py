@@ -18,7 +18,9 @@ from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial, TrialState
-from scalescope.model.words import percent
+from scalescope.model.words import percent, plural
+from scalescope.store.store import ENDED
+from scalescope.store.studies import is_study
 
 if TYPE_CHECKING:
     from scalescope.report.brief import BriefAnswer
@@ -54,7 +56,6 @@ def result(
     as_json: Json = False,
 ) -> None:
     """Show the result of a sweep or a study."""
-    from scalescope.store.studies import is_study
     from scalescope.studies.requirement import requirement
 
     required = [requirement(text) for text in require or ()]
@@ -88,8 +89,6 @@ def list_runs(
 @app.command(epilog=exit_statuses())
 def compare(run: OneRun, other: OneRun, store: StoreAddress = "") -> None:
     """Show two runs side by side."""
-    from scalescope.store.studies import is_study
-
     if studies := [each for each in (run, other) if is_study(each)]:
         next_step = f"`scalescope show {studies[0]}` lists its runs"
         raise UsageError(f"`compare` shows two runs, but {studies[0]} is a study", next_step=next_step)
@@ -124,7 +123,6 @@ def show_run(
     """Show a run and its requirements; return the exit status."""
     from scalescope.report import links
     from scalescope.report.run_tables import verdict_of
-    from scalescope.store.store import ENDED
     from scalescope.studies import requirement
 
     verdict = verdict_of(run)
@@ -162,7 +160,6 @@ def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
 
 def _brief(run: SweepRun, notes: Sequence[str]) -> BriefAnswer:
     from scalescope.report.brief import of_run
-    from scalescope.store.store import ENDED
 
     ended = [f"This run ended early: {run.facts[ENDED]}"] if run.facts.get(ENDED) else []
     return of_run(run, run.id, notes=(*ended, *notes))
@@ -269,7 +266,6 @@ def _run_row(run: SweepRun) -> tuple[str, ...]:
 
 
 def _study_row(study: Study) -> tuple[str, ...]:
-    from scalescope.model.words import plural
     from scalescope.studies.report.common import workload
 
     cluster = study.question.get("cluster") or ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scalescope.cli.carrying import carry_out
+from scalescope.cli.carrying import carry_out, start_prefect
 from scalescope.cli.commands.show import show_run
 from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Require, SweepFile, Verbose, options
@@ -80,7 +80,6 @@ def run_sweep(
 
 
 def _estimate(given: Mapping[str, Any]) -> None:
-    from scalescope.cli.carrying import start_prefect
     from scalescope.run.request import resolve
     from scalescope.run.sweep import expected_cost
 

@@ -10,6 +10,7 @@ import typer
 from scalescope.cli.carrying import read_store
 from scalescope.cli.options import Json, StoreAddress
 from scalescope.cli.output import print_json, say
+from scalescope.model.fields import choice
 
 ENDS = {"": "json.gz", "speedscope": "speedscope.json", "collapsed": "txt"}
 
@@ -51,7 +52,6 @@ def trace(
 ) -> None:
     """Write one trial as a trace for https://ui.perfetto.dev: every task on its worker thread."""
     from scalescope.analysis.summary import label
-    from scalescope.model.fields import choice
     from scalescope.report import profile_files
     from scalescope.report import trace as traces
 

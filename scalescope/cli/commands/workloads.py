@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from scalescope.cli.options import Json
 from scalescope.cli.output import print_json, print_table, say
-
-if TYPE_CHECKING:
-    from scalescope.model.workload import Workload
+from scalescope.model.workload import Workload
 
 
 def workloads(

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import cloudpickle
 import distributed
-from dask_gateway.client import ClusterStatus
+from dask_gateway.client import ClusterReport, ClusterStatus
 
 from scalescope import leases, waiting
 from scalescope.clusters import trial_watch
@@ -20,15 +20,11 @@ from scalescope.clusters.gateway.spec import SUBMIT_S, GatewaySpec
 from scalescope.clusters.gateway_server import AWAY, LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
+from scalescope.leases import Lease
+from scalescope.model.sweep import Point
 from scalescope.model.trial import SILENT
+from scalescope.model.workload import Workload
 from scalescope.waiting import saying
-
-if TYPE_CHECKING:
-    from dask_gateway.client import ClusterReport
-
-    from scalescope.leases import Lease
-    from scalescope.model.sweep import Point
-    from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 8.0
 PATIENCE_S = 60.0  # seconds to wait for a server that is away while its cluster is in use

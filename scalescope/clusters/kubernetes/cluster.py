@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import cloudpickle
@@ -34,14 +34,12 @@ from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause, versions_of
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError, RequestRefused
+from scalescope.leases import Lease
+from scalescope.model.records import Columns
+from scalescope.model.sweep import Point
 from scalescope.model.trial import SILENT
+from scalescope.model.workload import Workload
 from scalescope.owner import Owner
-
-if TYPE_CHECKING:
-    from scalescope.leases import Lease
-    from scalescope.model.records import Columns
-    from scalescope.model.sweep import Point
-    from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 15.0  # seconds for everything of a cluster to be gone
 CONNECT_TIMEOUT_S = 30.0  # seconds for the scheduler to answer

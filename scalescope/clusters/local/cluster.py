@@ -6,8 +6,9 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import dask
 import distributed
@@ -19,11 +20,7 @@ from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail, registere
 from scalescope.clusters.fault_injection import Injection
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from scalescope.model.fault import Fault
+from scalescope.model.fault import Fault
 
 HOST = "127.0.0.1"
 WORKER_PRELOAD = "scalescope.clusters.worker_preload"

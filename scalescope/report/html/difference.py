@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 from scalescope.diagnosis.blame import OTHER, Blame, blame
 from scalescope.model.words import number, plural, seconds
-from scalescope.report.html import build, gantt, series
+from scalescope.report.html import build, charts, gantt, series
+from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart, charge_legend, styles
 from scalescope.report.run_difference import RunDifference, observed
 from scalescope.report.table import ReportTable, Row
-
-if TYPE_CHECKING:
-    from scalescope.report.html.charts import Canvas
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,6 @@ class DifferenceStep:
 
 def render_difference(found: RunDifference) -> str:
     """The difference of two runs as one self-contained HTML file."""
-    from scalescope.report.html import charts
-
     canvas = charts.Canvas()
     drawn, charged = _timelines(found, canvas)
     level, word = ("high", "Slower") if found.found.seconds > 0 else ("good", "Faster")
@@ -75,8 +70,6 @@ def steps(found: RunDifference) -> list[DifferenceStep]:
 
 def _timelines(found: RunDifference, canvas: Canvas) -> tuple[list[TimeChart], ReportTable]:
     """What the threads of A and B were charged to, on one scale and in the same colours, and the numbers of it."""
-    from scalescope.report.html import charts
-
     seen = [each for trial in found.trials if (each := observed(trial))]
     same = {name: each.name for each in found.found.matches for name in (*each.a, *each.b)}
     sides = [_renamed(blame(each, series.BINS), same) for each in seen]
