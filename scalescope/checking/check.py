@@ -62,7 +62,7 @@ def check(collection: Any, *, workers: int = 0, threads: int = 1, memory: float 
             except interception.NeedsValue:
                 collection = None
     found = [] if collection is None else collections_in(collection)
-    checked, graph = examined(found, seen, about or _about(collection), workers * threads or None)
+    checked, graph = examined(found, seen, about or type(collection).__name__, workers * threads or None)
     return with_memory(checked, graph, workers, threads, memory) if workers else checked
 
 
@@ -212,10 +212,6 @@ def _arrays(collection: Any) -> list[Any]:
         return []
     variables = getattr(collection, "variables", None) or {"": collection.variable}
     return [each.data for each in variables.values() if isinstance(each.data, kind)]
-
-
-def _about(collection: Any) -> str:
-    return type(collection).__name__
 
 
 def with_memory(

@@ -19,7 +19,6 @@ from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.redaction import passed_on
 
 RESULT, GRAPH = "checked.json", "graph.json"
-LIMITS = ("dask.array", "dask.bag", "dask.dataframe")
 
 
 def check_program(

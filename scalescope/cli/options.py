@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -38,6 +38,10 @@ from scalescope.run.parameters import Storage
 
 AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
 SEVERAL = "Can be given several times."
+# The text of the help tells the default, where there is one
+option = partial(typer.Option, show_default=False)
+argument = partial(typer.Argument, show_default=False)
+
 SWEEP_FIRST = "Run a sweep first, and use its run. "
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
@@ -51,48 +55,42 @@ Brief = Annotated[
 ]
 Prefect = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--prefect/--no-prefect",
         help="Run as a Prefect flow, or not. Default: as a flow if Prefect is installed and an API is configured.",
-        show_default=False,
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the log.")]
 Require = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--require",
         metavar="CONDITION",
         help="Condition, such as 'efficiency >= 0.6 at workers=16'; without `at`, for every point. The exit status "
         "then depends on this alone, not on findings. Can be given several times.",
-        show_default=False,
     ),
 ]
 StoreAddress = Annotated[
     str,
-    typer.Option(
+    option(
         "--store",
         metavar="ADDRESS",
         help=next(each.about.help for each in parameters.declared(Storage) if each.name == "store"),
-        show_default=False,
     ),
 ]
 OtherPython = Annotated[
     str,
-    typer.Option(
+    option(
         "--environment",
         "-e",
         metavar="PYTHON",
         help="The Python that runs the script or records the cluster: a path, or requirements as for a sweep. It "
         "needs only distributed 2023.5 or newer, and its environment is not changed.",
-        show_default=False,
     ),
 ]
 SweepFile = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[FILE.yaml]", help="A sweep as YAML; options add to it and override it.", show_default=False
-    ),
+    argument(metavar="[FILE.yaml]", help="A sweep as YAML; options add to it and override it."),
 ]
 RunOrStudy = Annotated[
     str,
@@ -170,14 +168,14 @@ def options(
         hints = get_type_hints(command, include_extras=True)
         own = list(inspect.signature(command).parameters.values())[1:]
         own = [each.replace(annotation=hints[each.name], kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        theirs = [parameter for option in written for parameter in option.signature()]
+        theirs = [parameter for each in written for parameter in each.signature()]
         theirs = [each for each in theirs if each.name not in {mine.name for mine in own}]
 
         @wraps(command)
         def run(**values: Any) -> None:
             given: dict[str, Any] = {}
-            for option in written:
-                option.read(values, given)
+            for each in written:
+                each.read(values, given)
             cluster_options = syntax.params("--cluster-option", values.get("cluster_option") or ())
             command(GivenOptions(given, cluster_options), **{each.name: values[each.name] for each in own})
 
@@ -201,21 +199,17 @@ class _Option:
         metavar = each.about.metavar or {"axes": "NAME=VALUES", "values": "NAME=VALUE"}.get(form) or None
         text = self.about + each.about.help
         if form == "argument":
-            return [self._parameter(each.name, str, typer.Argument(metavar=metavar, help=text, show_default=False))]
+            return [self._parameter(each.name, str, argument(metavar=metavar, help=text))]
         if form in ("axes", "values", "names", "environments"):
             text = f"{text} {AXES if form == 'axes' else SEVERAL}"
-            option = typer.Option(*self._names, metavar=metavar, help=text, show_default=False)
-            return [self._parameter(each.name, list[str], option)]
+            return [self._parameter(each.name, list[str], option(*self._names, metavar=metavar, help=text))]
         if each.default not in (None, "", False):
             shown = f"{each.default:g}" if isinstance(each.default, float) else each.default
             text = f"{text} Default: {shown}."
         kind = next((kind for kind in (bool, float, int) if kind in each.types), str)
-        option = typer.Option(*self._names, metavar=metavar, help=text, show_default=False)
-        found = [self._parameter(each.name, kind, option)]
+        found = [self._parameter(each.name, kind, option(*self._names, metavar=metavar, help=text))]
         if form == "cluster":
-            fields = typer.Option(
-                "--cluster-option", metavar="NAME=VALUE", help=f"A field of the cluster. {SEVERAL}", show_default=False
-            )
+            fields = option("--cluster-option", metavar="NAME=VALUE", help=f"A field of the cluster. {SEVERAL}")
             found.append(self._parameter("cluster_option", list[str], fields))
         return found
 
@@ -224,16 +218,15 @@ class _Option:
         value = values.get(each.name)
         if value is None or value == []:
             return
-        option = self._names[0]
         if form == "axes":
             value = syntax.axes(value)
         elif form == "values":
-            value = syntax.params(option, value)
+            value = syntax.params(self._names[0], value)
         given[each.name] = value
 
     @staticmethod
-    def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
-        annotation = Annotated[kind | None, option]
+    def _parameter(name: str, kind: Any, about: Any) -> inspect.Parameter:
+        annotation = Annotated[kind | None, about]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

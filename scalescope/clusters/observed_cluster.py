@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Mapping
 
 import distributed
@@ -30,6 +31,14 @@ class ObservedCluster(Cluster[S]):
         super().__init__(spec, seed=seed)
         self._observer: distributed.Client | None = None
         self._present: Mapping[str, int] = {}  # threads of present workers, by address
+
+    def client(self) -> distributed.Client:
+        self._open()
+        return self.connect()
+
+    @abstractmethod
+    def connect(self) -> distributed.Client:
+        """A new client, also before `open` has ended."""
 
     def _open(self) -> distributed.Client:
         if self._observer is None:

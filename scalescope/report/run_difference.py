@@ -25,48 +25,36 @@ SHOWN = 0.001  # least share of the seconds of a part with a row of its own
 NAME = 70  # characters of a name in the table
 _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
 
-TITLES: Mapping[PartKind, str] = {
-    PartKind.GRAPH: "number of tasks",
-    PartKind.CHUNKS: "other chunks or partitions",
-    PartKind.GRAPH_SIZE: "size of the graphs",
-    PartKind.SLOWER: "seconds per task",
-    PartKind.MACHINE: "the machine (all tasks)",
-    PartKind.THREADS: "number of threads",
-    PartKind.WAITING: "threads waited for these",
-    PartKind.TRANSFER: "transfers",
-    PartKind.SERIALISATION: "deserialising tasks",
-    PartKind.SPILL: "spilling to disk",
-    PartKind.PAUSED: "paused workers",
-    PartKind.ACTORS: "actors",
-    PartKind.LOST: "lost work",
-    PartKind.PLACEMENT: "placing runnable tasks",
-    PartKind.SCHEDULER: "the scheduler",
-    PartKind.CLIENT: "the client",
-    PartKind.IMPORTS: "imports of the client",
-    PartKind.START_UP: "start of workers",
-    PartKind.OTHER_CLUSTER: "another cluster",
-}
-# What to do about a part, where no fact that differs explains it
-REMEDIES: Mapping[PartKind, str] = {
-    PartKind.GRAPH: "look for what makes these tasks: chunks, partitions, or a step that is computed again",
-    PartKind.CHUNKS: "use the chunks or partitions of A",
-    PartKind.GRAPH_SIZE: "see what the graphs hold: data, or tasks that nothing needs",
-    PartKind.SLOWER: "see the flame chart of these tasks in the reports of both runs (`scalescope report RUN`)",
-    PartKind.MACHINE: "run both on the same host, with nothing else running",
-    PartKind.THREADS: "give B as many threads as A",
-    PartKind.WAITING: "see in both reports which of these tasks runs last (`scalescope report RUN`)",
-    PartKind.TRANSFER: "see where these tasks run (`scalescope trace RUN`)",
-    PartKind.SERIALISATION: "send smaller arguments with each task",
-    PartKind.SPILL: "give workers more memory, or make chunks smaller",
-    PartKind.PAUSED: "give workers more memory, or make chunks smaller",
-    PartKind.ACTORS: "see what the actors' methods do",
-    PartKind.LOST: "see why workers died (`scalescope show log Restarting RUN`)",
-    PartKind.PLACEMENT: "make fewer, longer tasks",
-    PartKind.SCHEDULER: "send smaller graphs",
-    PartKind.CLIENT: "see what the client does at this line",
-    PartKind.IMPORTS: "import less, or before the measured part",
-    PartKind.START_UP: "wait for the workers before the work begins",
-    PartKind.OTHER_CLUSTER: "see what the other cluster did",
+# Each part: its title, and what to do about it where no fact that differs explains it
+PARTS: Mapping[PartKind, tuple[str, str]] = {
+    PartKind.GRAPH: (
+        "number of tasks",
+        "look for what makes these tasks: chunks, partitions, or a step that is computed again",
+    ),
+    PartKind.CHUNKS: ("other chunks or partitions", "use the chunks or partitions of A"),
+    PartKind.GRAPH_SIZE: ("size of the graphs", "see what the graphs hold: data, or tasks that nothing needs"),
+    PartKind.SLOWER: (
+        "seconds per task",
+        "see the flame chart of these tasks in the reports of both runs (`scalescope report RUN`)",
+    ),
+    PartKind.MACHINE: ("the machine (all tasks)", "run both on the same host, with nothing else running"),
+    PartKind.THREADS: ("number of threads", "give B as many threads as A"),
+    PartKind.WAITING: (
+        "threads waited for these",
+        "see in both reports which of these tasks runs last (`scalescope report RUN`)",
+    ),
+    PartKind.TRANSFER: ("transfers", "see where these tasks run (`scalescope trace RUN`)"),
+    PartKind.SERIALISATION: ("deserialising tasks", "send smaller arguments with each task"),
+    PartKind.SPILL: ("spilling to disk", "give workers more memory, or make chunks smaller"),
+    PartKind.PAUSED: ("paused workers", "give workers more memory, or make chunks smaller"),
+    PartKind.ACTORS: ("actors", "see what the actors' methods do"),
+    PartKind.LOST: ("lost work", "see why workers died (`scalescope show log Restarting RUN`)"),
+    PartKind.PLACEMENT: ("placing runnable tasks", "make fewer, longer tasks"),
+    PartKind.SCHEDULER: ("the scheduler", "send smaller graphs"),
+    PartKind.CLIENT: ("the client", "see what the client does at this line"),
+    PartKind.IMPORTS: ("imports of the client", "import less, or before the measured part"),
+    PartKind.START_UP: ("start of workers", "wait for the workers before the work begins"),
+    PartKind.OTHER_CLUSTER: ("another cluster", "see what the other cluster did"),
 }
 
 
@@ -116,11 +104,11 @@ class RunDifference:
         likely = next((each for each in self.culprits if each.explains_s >= 0.3 * abs(worst.seconds)), None)
         slower = self.found.seconds > 0
         if likely:
-            undo = REMEDIES[PartKind.MACHINE] if likely.kind == "host" else "change it back first"
+            undo = PARTS[PartKind.MACHINE][1] if likely.kind == "host" else "change it back first"
             return f"What differs: {likely}{f'; {undo}' if slower else ''}."
         if self.cause is not None:
             return f"Only {'B' if slower else 'A'} has this fault: {self.cause.line}"
-        return f"{capital(REMEDIES[worst.kind])}." if slower else ""
+        return f"{capital(PARTS[worst.kind][1])}." if slower else ""
 
     @property
     def brief(self) -> str:
@@ -157,7 +145,7 @@ class RunDifference:
         what = cut(", ".join(filter(None, (part.name, _detail(part)))), NAME)
         tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
         amounts = self.amounts(_signed, part.seconds, part.thread_s, self._money(part.thread_s))
-        return Row((*amounts, interval, TITLES[part.kind], what), tone)
+        return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
         """A part's money, at the mean of both prices; the rest of the money is the part of the prices."""
@@ -389,4 +377,4 @@ def _what(part: DifferencePart) -> str:
         return f"{head}`{cut(part.name, NAME)}`{where}" + (f": {detail}" if detail else "")
     if part.kind is PartKind.CLIENT:
         return f"the client, {cut(part.name, NAME)}" if part.name else "the client"
-    return cut(part.name, NAME) or TITLES[part.kind]
+    return cut(part.name, NAME) or PARTS[part.kind][0]

@@ -80,6 +80,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
         workloads.check_installed(workload)
         dask_keys.check(here)
     locate(storage.store)
+    grows = execution.refine or execution.verify or execution.explain
     return RunRequest(
         sweep,
         workload,
@@ -89,7 +90,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
         report=storage.report,
         fresh=storage.fresh,
         parallel_clusters=min(execution.parallel_clusters, len(plan)),
-        grow=SweepGrowth.of(sweep, workload, plan, execution) if _grows(execution) else None,
+        grow=SweepGrowth.of(sweep, workload, plan, execution) if grows else None,
         budget=_budget(execution.budget, sweep, plan),
     )
 
@@ -102,10 +103,6 @@ def resolve(given: Mapping[str, object]) -> RunRequest:
         return request
     # a sweep that somebody looks at, not one of a study or of a night
     return replace(request, grow=SweepGrowth.of(request.sweep, request.workload, request.plan, Execution()))
-
-
-def _grows(execution: Execution) -> bool:
-    return bool(execution.refine or execution.verify or execution.explain)
 
 
 def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget | None:

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from scalescope.cli.options import option
 from scalescope.errors import UsageError
 from scalescope.model.extras import install_command
 
@@ -18,10 +17,9 @@ FOLDER, FILE = "scalescope", "SKILL.md"
 def skill(
     install: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="DIR",
             help="Write it to DIR/scalescope/SKILL.md, such as the folder where your agent looks for skills.",
-            show_default=False,
         ),
     ] = "",
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import DefaultGroup, Json, StoreAddress
+from scalescope.cli.options import DefaultGroup, Json, StoreAddress, option
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
 from scalescope.errors import UsageError
 from scalescope.store.store import Store
@@ -25,7 +25,7 @@ SomeSeries = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option(help="Reason in a few words, which is shown with the series.")]
-OneHistory = Annotated[str, typer.Option(help="Only in this history.", show_default=False)]
+OneHistory = Annotated[str, option(help="Only in this history.")]
 
 
 @app.command("list", epilog=exit_statuses())

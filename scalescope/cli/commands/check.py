@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from scalescope.cli.options import Brief, Json, OtherPython, python_of, script_python
+from scalescope.cli.options import Brief, Json, OtherPython, argument, option, python_of, script_python
 from scalescope.cli.output import print_brief, print_json, stdout
 from scalescope.errors import InvalidField, UsageError
 
@@ -15,28 +15,21 @@ from scalescope.errors import InvalidField, UsageError
 def check(
     target: Annotated[
         str,
-        typer.Argument(
+        argument(
             metavar="SCRIPT.py | FILE.py:NAME",
             help="A script, or a collection or a function that returns one.",
-            show_default=False,
         ),
     ] = "",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Arguments of the script.", show_default=False)
-    ] = None,
+    arguments: Annotated[list[str] | None, argument(metavar="[ARGUMENT]...", help="Arguments of the script.")] = None,
     workers: Annotated[
         int,
-        typer.Option(
-            min=0, help="Workers of the cluster. Default: as the script asks, else the cores here.", show_default=False
-        ),
+        option(min=0, help="Workers of the cluster. Default: as the script asks, else the cores here."),
     ] = 0,
     threads: Annotated[
         int,
-        typer.Option(min=0, help="Threads of each worker. Default: as the script asks, else 1.", show_default=False),
+        option(min=0, help="Threads of each worker. Default: as the script asks, else 1."),
     ] = 0,
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory of each worker, as 4GiB.", show_default=False)
-    ] = "",
+    memory: Annotated[str, option(metavar="SIZE", help="Memory of each worker, as 4GiB.")] = "",
     environment: OtherPython = "",
     brief: Brief = False,
     as_json: Json = False,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from scalescope.cli.carrying import interrupted, open_store
+from scalescope.cli.options import option
 from scalescope.cli.output import progress, say, stdout
 from scalescope.owner import make_folder
 from scalescope.store.store import SweepRun
@@ -16,9 +17,7 @@ from scalescope.store.store import SweepRun
 
 def demo(
     folder: Annotated[Path, typer.Option(help="Folder for everything that the demonstration writes.")] = Path(".demo"),
-    report: Annotated[
-        str, typer.Option(metavar="FILE", help="Also write the first sweep as one HTML file.", show_default=False)
-    ] = "",
+    report: Annotated[str, option(metavar="FILE", help="Also write the first sweep as one HTML file.")] = "",
 ) -> None:
     """Find out why Apache Beam on 300 Dask workers is no faster than on 3: about a minute, all on this machine."""
     from scalescope.cli import demonstration

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Brief, Json, StoreAddress
+from scalescope.cli.options import Brief, Json, StoreAddress, option
 from scalescope.cli.output import print_brief, print_json, stdout
 from scalescope.errors import UsageError
 from scalescope.store.studies import is_study
@@ -22,10 +22,9 @@ def diff(
     b: Annotated[str, typer.Argument(metavar="[RUN_B]", help=f"The run to explain: {RUN}")] = "latest",
     point: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="NAME=VALUE,...",
             help="Point, as workers=200,items=199 (default: of the points of both runs, the one that differs most).",
-            show_default=False,
         ),
     ] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for an issue.")] = False,
@@ -33,12 +32,11 @@ def diff(
     as_json: Json = False,
     output: Annotated[
         str,
-        typer.Option(
+        option(
             "--output",
             "-o",
             metavar="FILE",
             help="HTML page to write, too: a path, or s3://BUCKET/FILE.",
-            show_default=False,
         ),
     ] = "",
 ) -> None:

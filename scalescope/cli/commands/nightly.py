@@ -11,7 +11,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out, read_store
 from scalescope.cli.commands.show import show_study
-from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
+from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, argument, option, options
 from scalescope.cli.output import print_json
 from scalescope.errors import ExitStatus
 from scalescope.nightly.parameters import NightlyParameters
@@ -24,17 +24,14 @@ def nightly(
     asked: GivenOptions,
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them.", show_default=False
-        ),
+        argument(metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them."),
     ] = None,
     expected_within: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="HOURS",
             help="For cron: run nothing, and say when the last night was. Exit status 1 unless a night that measured "
             "something ended within the last HOURS, such as 26h.",
-            show_default=False,
         ),
     ] = "",
     as_json: Json = False,

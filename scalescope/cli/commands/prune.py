@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import Json, StoreAddress
+from scalescope.cli.options import Json, StoreAddress, option
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.model import words
 
@@ -22,7 +22,7 @@ def prune(
     ] = 90,
     keep: Annotated[
         float | None,
-        typer.Option(metavar="GB", min=0, help="Also remove the oldest records beyond this size.", show_default=False),
+        option(metavar="GB", min=0, help="Also remove the oldest records beyond this size."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove the listed items.")] = False,
     as_json: Json = False,

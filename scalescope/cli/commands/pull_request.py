@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import carry_out
-from scalescope.cli.options import GivenOptions, Json, Require, Verbose, options
+from scalescope.cli.options import GivenOptions, Json, Require, Verbose, option, options
 from scalescope.cli.output import print_json, say, stdout
 from scalescope.errors import InfrastructureError
 from scalescope.run import syntax
@@ -34,30 +34,27 @@ def pull_request(
     asked: GivenOptions,
     axis: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             *("--axis", "-a"),
             metavar="NAME=VALUES",
             help="Sizes to compare at, as workers=4,16. All combinations are. Can be given several times.",
-            show_default=False,
         ),
     ] = None,
     base: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="REF",
             help="Branch or commit that the pull request goes to (default: what GitHub's and GitLab's variables say). "
             "Compared is the commit at which the head left it.",
-            show_default=False,
         ),
     ] = "",
     head: Annotated[str, typer.Option(metavar="REF", help="Branch or commit of the pull request.")] = "HEAD",
     requirements: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="FILE",
             help="File of the repository that pins packages, as `uv pip compile` writes it: each side runs with its "
             "own (default: both run with this Python's packages).",
-            show_default=False,
         ),
     ] = "",
     metric: Annotated[
@@ -74,21 +71,16 @@ def pull_request(
     require: Require = None,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="Keep the answer, for --comment.", show_default=False),
+        option("--output", "-o", metavar="FILE", help="Keep the answer, for --comment."),
     ] = "",
-    markdown: Annotated[
-        str, typer.Option(metavar="FILE", help="Also write the answer as Markdown.", show_default=False)
-    ] = "",
-    code_quality: Annotated[
-        str, typer.Option(metavar="FILE", help="Also write GitLab's report of code quality.", show_default=False)
-    ] = "",
+    markdown: Annotated[str, option(metavar="FILE", help="Also write the answer as Markdown.")] = "",
+    code_quality: Annotated[str, option(metavar="FILE", help="Also write GitLab's report of code quality.")] = "",
     comment: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="FILE",
             help="Run nothing: bring the comment on the pull request up to date with this answer. Needs a token in "
             "SCALESCOPE_GITHUB_TOKEN or SCALESCOPE_GITLAB_TOKEN; without one, nothing is done.",
-            show_default=False,
         ),
     ] = "",
     as_json: Json = False,

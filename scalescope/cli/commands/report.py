@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import RunOrStudy, StoreAddress
+from scalescope.cli.options import RunOrStudy, StoreAddress, option
 from scalescope.errors import UsageError
 from scalescope.store.studies import is_study
 
@@ -20,10 +20,9 @@ def report(
     ] = "report.html",
     trial: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="KEY",
             help="Trial of the run to show in detail (default: one of the worst point).",
-            show_default=False,
         ),
     ] = "",
 ) -> None:

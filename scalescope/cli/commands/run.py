@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from scalescope.cli.detached import Detach, detach
-from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of, script_python
+from scalescope.cli.options import Brief, Json, OtherPython, Require, argument, option, python_of, script_python
 from scalescope.cli.output import print_brief, print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
 from scalescope.own_code.process import end_by
@@ -43,31 +43,19 @@ FEW = 2  # most clusters shown in full; if there are more, only the one with the
 
 
 def run(
-    script: Annotated[
-        str, typer.Argument(metavar="SCRIPT.py", help="The script; with -m the name of a module.", show_default=False)
-    ] = "",
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Arguments of the script.", show_default=False)
-    ] = None,
-    module: Annotated[
-        bool, typer.Option("-m", "--module", help="Run a module or package, as `python -m` does.", show_default=False)
-    ] = False,
+    script: Annotated[str, argument(metavar="SCRIPT.py", help="The script; with -m the name of a module.")] = "",
+    arguments: Annotated[list[str] | None, argument(metavar="[ARGUMENT]...", help="Arguments of the script.")] = None,
+    module: Annotated[bool, option("-m", "--module", help="Run a module or package, as `python -m` does.")] = False,
     report: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="FILE",
             help="Write the report as one HTML file. More clusters get a file each: FILE-2.html.",
-            show_default=False,
         ),
     ] = "",
     environment: OtherPython = "",
     require: Require = None,
-    store: Annotated[
-        str,
-        typer.Option(
-            metavar="ADDRESS", help="Where results are kept (default: $SCALESCOPE_STORE).", show_default=False
-        ),
-    ] = "",
+    store: Annotated[str, option(metavar="ADDRESS", help="Where results are kept (default: $SCALESCOPE_STORE).")] = "",
     no_save: Annotated[bool, typer.Option("--no-save", help="Do not keep the result for `scalescope show`.")] = False,
     last_record: Annotated[
         bool,

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Brief, DefaultGroup, Json, Require, RunOrStudy, StoreAddress
+from scalescope.cli.options import Brief, DefaultGroup, Json, Require, RunOrStudy, StoreAddress, option
 from scalescope.cli.output import exit_statuses, print_brief, print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
@@ -49,7 +49,7 @@ def result(
     store: StoreAddress = "",
     finding: Annotated[
         str,
-        typer.Option(metavar="ID", help="One finding with all its evidence; --brief has ids.", show_default=False),
+        option(metavar="ID", help="One finding with all its evidence; --brief has ids."),
     ] = "",
     require: Require = None,
     brief: Brief = False,

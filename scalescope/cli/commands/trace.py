@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Json, StoreAddress
+from scalescope.cli.options import Json, StoreAddress, option
 from scalescope.cli.output import print_json, say
 from scalescope.model.fields import choice
 
@@ -20,32 +20,27 @@ def trace(
     run: Annotated[str, typer.Argument(help="Run: an id, the start of an id, or `latest`.")] = "latest",
     point: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="NAME=VALUE,...",
             help="Point, as workers=200,items=199, or the start of its id (default: the worst point).",
-            show_default=False,
         ),
     ] = "",
-    trial: Annotated[
-        str, typer.Option(metavar="KEY", help="Trial: its key, or the start of its key.", show_default=False)
-    ] = "",
+    trial: Annotated[str, option(metavar="KEY", help="Trial: its key, or the start of its key.")] = "",
     output: Annotated[
         str,
-        typer.Option(
+        option(
             "--output",
             "-o",
             metavar="FILE",
             help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder; the end by its form).",
-            show_default=False,
         ),
     ] = "",
     profile: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="FORM",
             help="Instead of tasks over time, what busy threads did: `speedscope` (https://www.speedscope.app), or "
             "`collapsed` stacks for flame graphs.",
-            show_default=False,
         ),
     ] = "",
     as_json: Json = False,

@@ -6,16 +6,12 @@ import json
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from scalescope.cli.options import Json
+from scalescope.cli.options import Json, argument
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.model.workload import Workload
 
 
-def workloads(
-    name: Annotated[str, typer.Argument(help="Workload to show.", show_default=False)] = "", as_json: Json = False
-) -> None:
+def workloads(name: Annotated[str, argument(help="Workload to show.")] = "", as_json: Json = False) -> None:
     """List the workloads, or the parameters of one."""
     from scalescope import workloads as library
 

@@ -34,7 +34,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
         arguments = self.spec.arguments_with(secret_values(self.spec.secrets, "CustomCluster"))
         try:
             self._made = made(**arguments)
-            self._observer = self._client()
+            self._observer = self.connect()
         except Exception as error:  # whatever the class raises
             self.close()
             raise ClusterError(
@@ -66,10 +66,6 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 next_step="set threads_per_worker to what its workers have, or raise cluster.start_timeout_s",
             )
 
-    def client(self) -> distributed.Client:
-        self._open()
-        return self._client()
-
     def close(self) -> None:
         self._disconnect()
         made, self._made = self._made, None
@@ -89,7 +85,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             "secrets": sorted(self.spec.secrets),
         }
 
-    def _client(self) -> distributed.Client:
+    def connect(self) -> distributed.Client:
         if hasattr(self._made, "scheduler_comm") or hasattr(self._made, "scheduler_address"):
             return distributed.Client(self._made, set_as_default=False)
         client = self._made.get_client(set_as_default=False)

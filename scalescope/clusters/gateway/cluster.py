@@ -86,7 +86,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 self._name = self._submitted(self._lease)
                 self._lease = leases.renew(self._lease, cluster=self._name)
             self._report = self._started()
-            self._observer = self._client()
+            self._observer = self.connect()
             for module in (left_alone, stop_http):  # sent by value, because the server's image may lack them
                 cloudpickle.register_pickle_by_value(module)
             self._observer.run_on_scheduler(stop_http.of_scheduler)
@@ -128,10 +128,6 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                     if others
                     else "raise cluster.start_timeout_s, or ask the server's administrator for its log of this cluster",
                 )
-
-    def client(self) -> distributed.Client:
-        self._open()
-        return self._client()
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
@@ -214,7 +210,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
             self.report(f"the scheduler of cluster {self._name} is pending")
             time.sleep(LOOK_S)
 
-    def _client(self) -> distributed.Client:
+    def connect(self) -> distributed.Client:
         assert self._report is not None
         address = self._report.scheduler_address
         try:

@@ -128,13 +128,8 @@ class GridEngine:
 
     def jobs(self, label: str) -> list[GridEngineJob]:
         """This user's jobs of exactly this name."""
-        text = self.ask("qstat", "-u", owner.user(), "-r", "-ext", "-xml")
-        try:
-            queue = ElementTree.fromstring(text)  # noqa: S314 - the batch system is trusted
-        except ElementTree.ParseError as error:
-            raise _silent(("qstat",), " ".join(text.split())) from error
         found = []
-        for each in queue.iter("job_list"):
+        for each in self._qstat("-u", owner.user(), "-r", "-ext").iter("job_list"):
             if each.findtext("JB_name") == label:
                 number, state, place = (each.findtext(name) or "" for name in ("JB_job_number", "state", "queue_name"))
                 found.append(GridEngineJob(number, state, place, _terms(each)))
@@ -142,17 +137,20 @@ class GridEngine:
 
     def queue_states(self) -> dict[str, tuple[str, str]]:
         """State letters of each queue on each host (`all.q@node1`) that has any, and why it is in error state."""
-        text = self.ask("qstat", "-f", "-explain", "E", "-xml")
-        try:
-            queues = ElementTree.fromstring(text).iter("Queue-List")  # noqa: S314 - the batch system is trusted
-        except ElementTree.ParseError as error:
-            raise _silent(("qstat",), " ".join(text.split())) from error
+        queues = self._qstat("-f", "-explain", "E").iter("Queue-List")
         states = {each.findtext("name") or "": (each.findtext("state") or "", each) for each in queues}
         return {
             name: (state, " ".join(each.findtext("message", "").split()))
             for name, (state, each) in states.items()
             if state
         }
+
+    def _qstat(self, *options: str) -> ElementTree.Element:
+        text = self.ask("qstat", *options, "-xml")
+        try:
+            return ElementTree.fromstring(text)  # noqa: S314 - the batch system is trusted
+        except ElementTree.ParseError as error:
+            raise _silent(("qstat",), " ".join(text.split())) from error
 
     def details(self, job_id: str) -> dict[str, list[str]]:
         """The lines of each field of `qstat -j`; none if the job has ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
@@ -34,8 +33,6 @@ NODES_S = 10.0  # seconds between two looks whether nodes have come back
 ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
 
 T = TypeVar("T")
-
-_logger = logging.getLogger(__name__)
 
 
 class SlurmCluster(JobQueueCluster):

@@ -157,10 +157,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
         )
 
-    def client(self) -> distributed.Client:
-        self._open()
-        return self._client()
-
     def facts(self) -> dict[str, Any]:
         layout = f"a pod for each worker, made by the Dask operator; {'tls' if self.spec.tls else 'tcp'}"
         return {
@@ -396,7 +392,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._address = f"{urlsplit(self._address).scheme}://127.0.0.1:{port}"
         try:
             self._check_versions([versions_of(self._address, self._security, CONNECT_TIMEOUT_S)])
-            self._observer = self._client()
+            self._observer = self.connect()
         except ClusterError as error:
             error.ends_run = True  # all points use this image
             raise
@@ -425,7 +421,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def _images(self) -> list[str]:
         return list(dict.fromkeys(manifests.image(self.spec.group(name)) for name in ("", *self.spec.group_names)))
 
-    def _client(self) -> distributed.Client:
+    def connect(self) -> distributed.Client:
         return distributed.Client(
             self._address, security=self._security, timeout=CONNECT_TIMEOUT_S, set_as_default=False
         )

@@ -46,7 +46,8 @@ class LightCluster(Cluster[LightSpec]):
     def open(self) -> None:
         light_workers.apply()
         process_guard.refuse_other_users()
-        roles = ["scheduler", *(f"host {number}" for number in range(self._host_count()))]
+        hosts = self.spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
+        roles = ["scheduler", *(f"host {number}" for number in range(hosts))]
         self._scheduler, *self._hosts = self._stack.enter_context(_processes(roles))
         self._scheduler.send(process.StartScheduler(dict(dask.config.config)))
         self._address = self._scheduler.answer(self.spec.start_timeout_s)
@@ -89,9 +90,6 @@ class LightCluster(Cluster[LightSpec]):
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",
         }
-
-    def _host_count(self) -> int:
-        return self.spec.hosts or max(2, min(2 * (os.cpu_count() or 1), 8))
 
 
 @contextmanager

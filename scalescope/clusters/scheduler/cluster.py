@@ -41,10 +41,6 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 next_step=f"ask for workers: [{len(self._present)}], or scale that cluster yourself before each run",
             )
 
-    def client(self) -> distributed.Client:
-        self._open()
-        return self.connect()
-
     def close(self) -> None:
         self._disconnect()
 

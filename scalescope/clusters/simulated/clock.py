@@ -35,7 +35,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-real_time: Final = time.time
 real_monotonic: Final = time.monotonic
 real_sleep: Final = time.sleep
 thread_time: Final = time.thread_time

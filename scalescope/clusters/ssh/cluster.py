@@ -98,10 +98,6 @@ class SshCluster(ObservedCluster[SshSpec]):
                     "cluster.start_timeout_s",
                 )
 
-    def client(self) -> distributed.Client:
-        self._open()
-        return distributed.Client(self._dask, set_as_default=False)
-
     def close(self) -> None:
         """End scheduler and workers; on a machine that cannot be reached, they end by themselves."""
         self._disconnect()
@@ -122,6 +118,9 @@ class SshCluster(ObservedCluster[SshSpec]):
             "workers": self._workers,
             "threads_per_worker": self._threads,
         }
+
+    def connect(self) -> distributed.Client:
+        return distributed.Client(self._dask, set_as_default=False)
 
     async def _settle(self, cluster: SpecCluster) -> None:
         """On the cluster's event loop: close wrong workers, start missing ones."""

@@ -102,10 +102,10 @@ def evidence_value(value: float | int | str) -> str:
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
     """Workload, versions, place, time and order of a run."""
     facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
-    what = ran_what(run.trials)
+    what, when = ran_what(run.trials), period(run.created_at, run.finished_at)
     if what:
         mine = [(capital(what), run.sweep.workload)]
-        rest = [("When", _when(run)), ("Run", f"{run.id}, by Scalescope {__version__}" if run.id else "")]
+        rest = [("When", when), ("Run", f"{run.id}, by Scalescope {__version__}" if run.id else "")]
     else:
         mine = [
             ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
@@ -114,7 +114,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
         rest = [
             ("Trials", _trials(run)),
             ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
-            ("When", _when(run)),
+            ("When", when),
             ("Run", f"{run.id}, by Scalescope {__version__}"),
         ]
     found = [
@@ -189,8 +189,9 @@ def _trials(run: SweepRun) -> str:
     return text + (f", plus {plural(warmups, 'warm-up')}" if warmups else "") + f"; the run is {run.state.value}"
 
 
-def _when(run: SweepRun) -> str:
-    begin, end = moment(run.created_at), moment(run.finished_at)
+def period(created_at: str, finished_at: str) -> str:
+    """From when to when, in words; `finished_at` is empty for what has not finished."""
+    begin, end = moment(created_at), moment(finished_at)
     return f"{begin.removesuffix(' UTC')} to {end}" if end else f"{begin}, not finished"
 
 

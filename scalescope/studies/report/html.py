@@ -8,7 +8,7 @@ from scalescope.model.study import Study
 from scalescope.report import links
 from scalescope.report.html import build
 from scalescope.report.html.embed import safe_link
-from scalescope.report.html.page import moment
+from scalescope.report.html.page import period
 from scalescope.report.table import Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies import STUDIES
@@ -41,7 +41,7 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         forest=picture.forest,
         runs=[_run(run) for run in runs],
         links=[link for link in links.of_study(study) if link.what != "Run"][: links.MOST_LINKS],
-        when=_when(study),
+        when=period(study.created_at, study.finished_at),
     )
 
 
@@ -63,8 +63,3 @@ def _run(run: SweepRun) -> tuple[links.RelatedLink, str]:
     counted = sum(trial.counts for trial in run.trials)
     text = f"{run.sweep.workload}, {counted:,} of {run.planned:,} trials count, {run.state.value}"
     return links.RelatedLink("Run", run.id), text
-
-
-def _when(study: Study) -> str:
-    begin, end = moment(study.created_at), moment(study.finished_at)
-    return f"{begin.removesuffix(' UTC')} to {end}" if end else f"{begin}, not finished"
