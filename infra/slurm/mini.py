@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.mini_cluster import LIBC, Keeper, MiniCluster, MiniClusterError, alive, kill, obey, poll, serve, spawn
 
@@ -241,25 +243,20 @@ class MiniSlurm(MiniCluster):
 
     def strays(self, node: str = "") -> list[int]:
         """Processes of jobs (of one node), whoever their parents are; Slurm's own come first."""
-        conf, jobs, steps = f"SLURM_CONF={self.conf}".encode(), [], []
-        parents = set()
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                program, parent = _stat(entry)
-            except OSError:  # gone, or another user's
+        jobs, steps, parents = [], [], set()
+        for process in psutil.process_iter(["name", "ppid", "environ"]):
+            variables = process.info["environ"] or {}  # None: another user's
+            if variables.get("SLURM_CONF") != str(self.conf):
                 continue
-            if conf not in variables:
-                continue
-            if program == "slurmstepd":
-                steps.append(int(entry.name))
+            if process.info["name"] == "slurmstepd":
+                steps.append(process.pid)
             elif (
-                any(v.startswith(b"SLURM_JOB_ID=") for v in variables)
-                and int(entry.name) != os.getpid()
-                and (not node or f"SLURMD_NODENAME={node}".encode() in variables)
+                "SLURM_JOB_ID" in variables
+                and process.pid != os.getpid()
+                and (not node or variables.get("SLURMD_NODENAME") == node)
             ):
-                jobs.append(int(entry.name))
-                parents.add(parent)
+                jobs.append(process.pid)
+                parents.add(process.info["ppid"])
         return [pid for pid in steps if not node or pid in parents] + jobs
 
     def _configure(self) -> None:
@@ -354,8 +351,8 @@ def keep(folder: Path) -> None:
 def _end_descendants() -> None:
     told: set[int] = set()
     deadline = time.monotonic() + TERM_S
-    while left := _descendants():
-        for pid in left:
+    while left := psutil.Process().children(recursive=True):
+        for pid in (process.pid for process in left):
             if time.monotonic() > deadline:
                 kill(pid)
             elif pid not in told:
@@ -365,30 +362,12 @@ def _end_descendants() -> None:
         time.sleep(0.02)
 
 
-def _descendants() -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            children.setdefault(_stat(entry)[1], []).append(int(entry.name))
-        except OSError:
-            continue
-    found = list(children.get(os.getpid(), ()))
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found
-
-
 def _reap() -> None:
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
     except ChildProcessError:
         pass
-
-
-def _stat(process: Path) -> tuple[str, int]:
-    before, _, after = (process / "stat").read_text().rpartition(")")
-    return before.partition("(")[2], int(after.split()[1])
 
 
 def _free_ports(count: int) -> int:

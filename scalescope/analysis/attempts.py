@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scalescope.analysis.events import Columns, Tables, told
-from scalescope.analysis.task_waits import task_waits
+from scalescope.analysis.events import Columns, Tables, task_waits, told
 from scalescope.errors import CaptureError
 from scalescope.model.records import ACTOR_CALLS, OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST, complete
 

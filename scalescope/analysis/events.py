@@ -1,13 +1,16 @@
-"""The structured events and the fine metrics of a trial."""
+"""The structured events and the fine metrics of a trial, and what they tell about waits of tasks."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from scalescope.model.records import TASK_WAITS
 
 Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
 Tables = Mapping[str, Columns]
+Waits = Sequence[tuple[float, float, bool]]  # begin and end of each wait, and whether the task held its thread
 
 
 def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
@@ -24,3 +27,11 @@ def fine_seconds(tables: Tables) -> Iterator[tuple[str, str, str, float]]:
     for context, prefix, activity, unit, value in zip(*columns, strict=True):
         if unit == "seconds":
             yield str(context), str(prefix), str(activity), float(value)
+
+
+def task_waits(tables: Tables) -> Mapping[int, Waits]:
+    """Waits of tasks that sent tasks, or gave up their thread, by row of the table `tasks`."""
+    found = dict[int, list[tuple[float, float, bool]]]()
+    for _, each in told(tables.get("events", {}), TASK_WAITS):
+        found.setdefault(int(each["row"]), []).extend((float(a), float(b), bool(held)) for a, b, held in each["waits"])
+    return found

@@ -12,12 +12,11 @@ from itertools import pairwise
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Bools, Floats
-from scalescope.analysis.events import Tables, fine_seconds, told
+from scalescope.analysis.events import Tables, Waits, fine_seconds, task_waits, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.ledger import integral
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.analysis.shared_cores import Work, work_by_worker
-from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import BARRIER, RecordedGraph, RecordedTask, ScatteredData, Submission
 from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST

@@ -8,9 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from scalescope.analysis.events import Tables
+from scalescope.analysis.events import Tables, Waits
 from scalescope.analysis.ledger import integral
-from scalescope.analysis.task_waits import Waits
 
 Work = Callable[[float], float]  # (time) to seconds of a core that a task on a worker would have had until then
 ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds with a core: at least, if alone; at most, if crowded

@@ -8,14 +8,14 @@ from typing import Any
 
 from scalescope.analysis.culprits import DifferingFact, culprits, differing, other_host
 from scalescope.analysis.difference import Account, Difference, DifferencePart, PartKind, difference
-from scalescope.analysis.summary import is_meant, label, settings, varied
+from scalescope.analysis.summary import is_meant, label, varied
 from scalescope.diagnosis.account import account
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.finding import Finding, Severity
-from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial
 from scalescope.model.words import capital, cut, duration, number, percent
+from scalescope.report import run_tables
 from scalescope.report.table import ReportTable, Row, Tone, markdown_list, markdown_text, to_markdown
 from scalescope.store import records
 from scalescope.store.store import SweepRun
@@ -312,7 +312,7 @@ class _Side:
         names = varied(trial.point for trial in kept)
         found: dict[tuple[object, ...], list[Trial]] = {}
         for trial in kept:
-            found.setdefault(_key(trial.point, names), []).append(trial)
+            found.setdefault(run_tables.key(trial.point, names), []).append(trial)
         if not found:
             asked = f" at {point!r}" if point else ""
             raise UsageError(
@@ -332,11 +332,6 @@ class _Side:
     @property
     def names(self) -> str:
         return "; ".join(label(trials[0].point) for trials in self.points.values())
-
-
-def _key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
-    own = settings(point)
-    return (point.workers, point.threads_per_worker, point.items, *((name, repr(own.get(name))) for name in names))
 
 
 # ------------------------------------------------------------------ in words

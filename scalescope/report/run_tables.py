@@ -196,14 +196,15 @@ def compare(left: ShownRun, right: ShownRun) -> tuple[tuple[str, ...], list[Pair
     """
     sides = [summarise(run.trials) for run in (left, right)]
     names = tuple(dict.fromkeys(name for side in sides for name in varied(summary.point for summary in side)))
-
-    def key(point: Point) -> tuple[object, ...]:
-        values = settings(point)
-        return (point.workers, point.threads_per_worker, point.items, *(repr(values.get(name)) for name in names))
-
-    lefts, rights = ({key(summary.point): summary for summary in side} for side in sides)
+    lefts, rights = ({key(summary.point, names): summary for summary in side} for side in sides)
     found = [Pair(summary.point, lefts.get(at), rights.get(at)) for at, summary in (rights | lefts).items()]
     return names, sorted(found, key=lambda pair: order(pair.point))
+
+
+def key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
+    """What identifies a point in runs that vary these settings."""
+    values = settings(point)
+    return (point.workers, point.threads_per_worker, point.items, *((name, repr(values.get(name))) for name in names))
 
 
 def estimate(value: MeanInterval) -> str:

@@ -16,12 +16,13 @@ import distributed
 
 from scalescope.clusters import light_workers, process_guard
 from scalescope.clusters.base import Cluster
-from scalescope.clusters.light import fork_server, limit, process
+from scalescope.clusters.light import fork_server, process
 from scalescope.clusters.light.spec import LightSpec
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.emulation_limit import EmulationLimit
 
 STOP_TIMEOUT_S = 5.0
+TASKS, ROUNDS = 150, 3  # in a burst of empty tasks, and such bursts after the warm-up
 
 _logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class LightCluster(Cluster[LightSpec]):
         self._workers = workers
         if self.spec.check_limit and self._limit is None:
             with self.client() as client, client.as_current():
-                self._limit = limit.measure(client)
+                self._limit = _measured_limit(client)
 
     def is_whole(self) -> bool:
         return self._scheduler is not None and not any(child.ended for child in (self._scheduler, *self._hosts))
@@ -152,3 +153,16 @@ class _Child:
             cause="it was killed, ran out of memory, or ran a task that ended its process",
             next_step="read the driver's log",
         )
+
+
+def _measured_limit(client: distributed.Client) -> EmulationLimit:
+    """What this host can emulate, by the median time of bursts of empty tasks on the present workers."""
+    seconds = [_burst(client) for _ in range(ROUNDS + 1)][1:]
+    return EmulationLimit(seconds_per_task=sorted(seconds)[ROUNDS // 2] / TASKS)
+
+
+def _burst(client: distributed.Client) -> float:
+    futures = client.map(abs, range(TASKS), pure=False)
+    began = time.perf_counter()
+    distributed.wait(futures)
+    return time.perf_counter() - began

@@ -12,7 +12,7 @@ from typing import Any
 
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import UsageError
-from scalescope.owner import make_folder
+from scalescope.owner import make_folder, user_folder
 
 REFERENCE_SCHEDULER_US = 90.0
 REFERENCE_WORKER_US = 950.0
@@ -67,8 +67,7 @@ class Calibration:
 
 
 def calibration_file() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home) / "scalescope" / "calibration.json"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "calibration.json"
 
 
 def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibration:

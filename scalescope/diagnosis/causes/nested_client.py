@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.task_waits import task_waits
+from scalescope.analysis.events import task_waits
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.submissions import Nested, nested, submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes

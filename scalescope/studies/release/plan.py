@@ -33,7 +33,6 @@ from scalescope.studies.release.judge import (
     further,
     judge,
 )
-from scalescope.studies.release.mixtures import mixtures
 from scalescope.studies.release.parameters import NEWEST, ReleaseParameters
 from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, is_comparison, metric_symptom, quantity
 
@@ -328,3 +327,16 @@ class _ReleaseSearch:
             return environments.changelog(built, self.question.subject)
         except ScalescopeError:  # the environment was pruned meanwhile: the answer goes without an address
             return ""
+
+
+def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
+    """All steps from `before` to `after` (versions by package), both included; each step changes one package.
+
+    Packages of a family are neighbours: they are often released together, so that most mixtures which cannot be
+    installed lie next to each other. Names are normalised (PEP 503).
+    """
+    steps = [{normalise(name): version for name, version in before.items()}]
+    for each in changed_packages(before, after):
+        step = {name: version for name, version in steps[-1].items() if name != each.name}
+        steps.append(step | ({each.name: each.b} if each.b else {}))
+    return tuple(dict(sorted(step.items())) for step in steps)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.culprits import changed_packages
-from scalescope.studies.release.mixtures import mixtures
+from scalescope.studies.release.plan import mixtures
 
 LOCKS = st.dictionaries(st.sampled_from(["dask", "dask-expr", "distributed", "numpy", "toolz"]), st.sampled_from("123"))
 
