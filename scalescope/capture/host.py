@@ -65,14 +65,14 @@ def packages_digest(versions: dict[str, str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CpuShares:
     """Uses of the host's CPU time, as shares of all its CPUs."""
 
     ours: float  # used by our processes
-    own: float  # the part of `ours` used by the roots of their trees, such as a driver
-    others: float  # used by all other processes and the kernel
-    stolen: float  # taken by the hypervisor for other machines
+    own: float = 0.0  # the part of `ours` used by the roots of their trees, such as a driver
+    others: float = 0.0  # used by all other processes and the kernel
+    stolen: float = 0.0  # taken by the hypervisor for other machines
     idle: float  # not used
     cpus: int  # CPUs of the host
     seconds: float  # length of the interval

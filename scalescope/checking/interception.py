@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from inspect import isfunction
+from inspect import isfunction, signature
 from typing import Any, NoReturn
 
 import dask
@@ -306,17 +306,13 @@ def _of_client(seen: Seen) -> Iterator[Patch]:
                 yield module, name, _skip if name == "fire_and_forget" else partial(_stop, seen, name)
 
 
-_OF_SUBMIT: tuple[str, ...] = (
-    "key",
-    "workers",
-    "resources",
-    "retries",
-    "priority",
-    "fifo_timeout",
-    "allow_other_workers",
-    "actor",
+# Options of the calls themselves, which are not handed to the user's function
+_OF_SUBMIT = frozenset(
+    name
+    for method in (distributed.Client.submit, distributed.Client.map)
+    for name, parameter in signature(method).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
 )
-_OF_SUBMIT += ("actors", "pure", "batch_size")
 
 
 def _skip(*_: Any, **named: Any) -> None: ...

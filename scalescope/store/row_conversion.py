@@ -139,24 +139,17 @@ def listed(found: Iterable[RunRow | StudyRow]) -> str:
 
 def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
     return [
-        FindingRow(
-            run_id=run_id,
-            position=position,
-            code=finding.code,
-            severity=finding.severity.value,
-            summary=clean(finding.summary),
-            remedy=clean(finding.remedy),
-            confidence=finding.confidence,
-            lost_s=finding.lost_s,
-            link=finding.link,
-            evidence=finding.to_mapping()["evidence"],
-            points=list(finding.points),
-            gain=finding.gain and finding.gain.to_mapping(),
-            place=finding.place and finding.place.to_mapping(),
-            patch=finding.patch and finding.patch.to_mapping(),
-        )
+        FindingRow(run_id=run_id, position=position, **finding.to_mapping() | _texts(finding))
         for position, finding in enumerate(verdict.findings)
     ]
+
+
+def _texts(finding: Finding) -> dict[str, str]:
+    return {
+        "severity": finding.severity.value,
+        "summary": clean(finding.summary),
+        "remedy": clean(finding.remedy),
+    }
 
 
 def verdict(row: RunRow) -> Verdict | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
+from scalescope.capture.host import CpuShares
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
@@ -16,18 +17,9 @@ SAME_HOST = 1.1  # ratio to the cores of a host that its processes may seem to u
 OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
 
 
-@dataclass(frozen=True)
-class HostLoad:
-    """CPU time of the driver's host during the trial by user, as shares of its cores."""
-
-    ours: float  # share of our processes
-    idle: float  # share that nobody used
-    cpus: int  # cores of the host
-    seconds: float  # seconds over which the shares are means
-    others: float = 0.0  # share of all other processes and the kernel
-    stolen: float = 0.0  # share that the hypervisor gave to other machines
-    own: float = 0.0  # share of the driver's own process, in which client and scheduler may be; part of `ours`
-    names: tuple[str, ...] = ()  # names of the busiest other processes
+@dataclass(frozen=True, kw_only=True)
+class HostLoad(CpuShares):
+    """CPU time of the driver's host during the trial; client and scheduler may be in the driver's `own`."""
 
     @property
     def foreign(self) -> float:
@@ -65,7 +57,7 @@ def hosts_of_workers(observation: Observation) -> HostLoad | None:
         shared = taken <= SAME_HOST * float(cores[here].max())
         total, capacity = total + taken, capacity + float(cores[here].max() if shared else cores[here].sum())
     share = min(total / capacity, 1.0)
-    return HostLoad(share, 1.0 - share, round(capacity), attempts.makespan)
+    return HostLoad(ours=share, idle=1.0 - share, cpus=round(capacity), seconds=attempts.makespan)
 
 
 MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing
