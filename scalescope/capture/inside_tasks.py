@@ -53,7 +53,7 @@ _READING = (
     *("from_pretrained", "stat", "do_handshake"),
 )
 # Beginnings of the names of the user's own functions that set something up
-_SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download")
+_SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download", "read", "parse", "build")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
 COUNTED = 500  # most tasks of a prefix that are told apart
@@ -277,10 +277,18 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
             yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
     for frame, of_user, caller, by_user in zip(frames, users, frames[1:], users[1:], strict=False):
         name = frame.f_code.co_name
-        reads = reads or name.lower().startswith(_SETTING_UP if of_user else _READING)
+        reads = (
+            reads or name.lower().startswith(_SETTING_UP if of_user else _READING) or (of_user and _reads_file(frame))
+        )
         if by_user and (arguments := _arguments(frame)) is not None:
             name = getattr(frame.f_code, "co_qualname", name).removesuffix(".__init__").rpartition("<locals>.")[2]
             yield (name, arguments, frame_text(_info(caller))), reads
+
+
+def _reads_file(frame: Any) -> bool:
+    """Whether a file that can be read is open in a variable of a function."""
+    files = (each for each in frame.f_locals.values() if type(each) in _FILES)
+    return any(not each.closed and "r" in str(getattr(each, "mode", "")) for each in files)
 
 
 def _arguments(frame: Any) -> str | None:

@@ -10,19 +10,18 @@ from typing import Any
 
 from scalescope.fixing.outcome import Outcome
 from scalescope.model.words import cut, plural
+from scalescope.remedies.source import Values
 
 TOLERANCE = 1e-9  # relative difference of decimal numbers that another order of additions makes
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?")
 TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
-def differences(
-    originals: Sequence[Outcome], patched: Outcome, *, fewer_values: bool = False
-) -> tuple[list[str], list[str]]:
+def differences(originals: Sequence[Outcome], patched: Outcome, values: Values = "same") -> tuple[list[str], list[str]]:
     """What the patched script did otherwise than all runs of the original, and what is not compared.
 
-    Not compared are what differs between runs of the original, and with `fewer_values` values that the patched script
-    leaves on the cluster.
+    Not compared are what differs between runs of the original; values that the patched script leaves on the cluster,
+    with `"fewer"`; and all values with `"others"`, which asks for something printed or written.
     """
     found: list[str] = []
     varies: list[str] = []
@@ -32,7 +31,12 @@ def differences(
     _lines("its output", [each.lines for each in originals], patched.lines, found, varies)
     _lines("the output of its workers", [each.of_tasks for each in originals], patched.of_tasks, found, varies)
     _files(originals, patched, found, varies)
-    _values(originals, patched, found, varies, fewer=fewer_values)
+    if values != "others":
+        _values(originals, patched, found, varies, fewer=values == "fewer")
+    elif any(each.strip() for each in patched.lines) or patched.written:
+        varies.append("values that the client gets")
+    else:
+        found.append("it neither prints nor writes what it makes of other values")
     return found, varies
 
 

@@ -14,6 +14,7 @@ from scalescope.fixing.comparison import differences
 from scalescope.fixing.outcome import Outcome
 from scalescope.model.mapping import to_mapping
 from scalescope.model.words import duration, number, plural, size
+from scalescope.remedies.source import Values
 from scalescope.studies.comparison.judge import order
 
 # Numbers of pairs after which the interval is looked at; the first are run in any case
@@ -75,7 +76,7 @@ def prove(
     *,
     budget_s: float,  # seconds for all runs; the first pairs are run in any case
     says: Callable[[str], object] = lambda text: None,
-    fewer_values: bool = False,  # True: the patched script's client may get fewer values
+    values: Values = "same",  # what the patched script's client gets
     virtual: bool = False,  # True: a simulated cluster's clock takes the times, also that of `recorded`
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
@@ -89,7 +90,7 @@ def prove(
             spent += done[which].seconds
             peaks[which] = max(peaks[which], done[which].peak_bytes)
         originals.append(done["a"])
-        changed, varies = differences(originals, done["b"], fewer_values=fewer_values)
+        changed, varies = differences(originals, done["b"], values)
         pairs.append((done["a"].seconds, done["b"].seconds))
         done["b"].copy.remove()
         if len(originals) > 3:

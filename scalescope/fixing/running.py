@@ -29,7 +29,7 @@ from scalescope.model.words import duration
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.meta_given import common
-from scalescope.remedies.source import NotHere, Patched, Setting
+from scalescope.remedies.source import NotHere, Patched, Setting, Values
 from scalescope.report import run_difference
 from scalescope.run import price_table
 from scalescope.run.progress import Progress
@@ -106,7 +106,7 @@ class _Version:
 
     files: Mapping[Path, bytes] = field(default_factory=dict)  # contents, by relative path
     values: Mapping[str, Scalar] = field(default_factory=dict)
-    fewer_values: bool = False  # True: its client gets fewer values than that of the version before it
+    gets: Values = "same"  # what its client gets, beside that of the version before it
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Fixing:
                 if proof.proven:
                     for file in version.files:
                         self.before.setdefault(file, (self.root / file).read_bytes())
-                    self.current = replace(version, fewer_values=False)
+                    self.current = replace(version, gets="same")
                     return tried
                 is_tried = True
                 refused.append(version)
@@ -251,7 +251,7 @@ class _Fixing:
                     yield name, self._told(values), replace(current, values={**current.values, **values})
                 case Patched() if answer.module.bytes != source:
                     files = {**current.files, file: answer.module.bytes}
-                    yield name, answer.what, replace(current, files=files, fewer_values=answer.fewer_values)
+                    yield name, answer.what, replace(current, files=files, gets=answer.values)
 
     def _told(self, values: Mapping[str, Scalar]) -> str:
         return ", ".join(self.subject.written(values))
@@ -277,7 +277,7 @@ class _Fixing:
             recorded,
             budget_s=budget_s,
             says=self.says,
-            fewer_values=patched.fewer_values,
+            values=patched.gets,
             virtual=self.subject.virtual,
         )
 

@@ -17,7 +17,7 @@ from scalescope.remedies.source import Answer
 
 Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
-_LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
+_LOOP, _PERSIST = "awaited_in_loop:rewrite", "persist:rewrite"
 _BATCHES, _WINDOW, _COROUTINES = "batches:rewrite", "window:rewrite", "awaited_coroutines:rewrite"
 _PASSED_ON, _UNHASHED = "passed_on:rewrite", "unhashed:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
@@ -31,7 +31,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
         *("left_out:pre_dispatch", _PASSED_ON),
     ),
     "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "left_out:pre_dispatch"),
-    "slow-submission": ("scatter:before_the_loop", _MAP, _LOOP),
+    "slow-submission": ("scatter:before_the_loop", _LOOP),
     "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite", "pure_calls:rewrite"),
     "client-waits": (_UNHASHED, _LOOP, _SCATTER, _PASSED_ON, "computed_late:rewrite", "left_out:restart"),
     "client-busy": (
@@ -41,6 +41,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
         "workers_awaited:rewrite",
         _PASSED_ON,
         _DELAYED,
+        "computed_late:rewrite",
     ),
     "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),
     "serialisation-bound": (_PASSED_ON, _SCATTER, _DELAYED),

@@ -35,7 +35,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
     use: cst.BaseExpression = call
     holder = source.parent(call)
     if isinstance(holder, cst.Assign) and isinstance(target := holder.targets[0].target, cst.Name):
-        names = [each for each in source.all(cst.Name, source.function(call)) if each.value == target.value]
+        names = source.names(target.value, source.function(call))
         uses = [each for each in names if each is not target and source.lines(each)[0] > source.lines(call)[1]]
         if len(uses) != 1 or len(names) != 2:
             raise Refused(f"`{target.value}` is used several times")
@@ -50,9 +50,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
         edits: Edits = {whole: becomes(cst.Call(cst.Attribute(computed, cst.Name("compute"))))}
     else:
         edits = {call: becomes(lazy), whole: becomes(cst.Call(cst.Attribute(whole, cst.Name("compute"))))}
-    return Patched(
-        source.edited(edits).module, "the workers reduce it, and the client gets the rest", fewer_values=True
-    )
+    return Patched(source.edited(edits).module, "the workers reduce it, and the client gets the rest", "others")
 
 
 def _chain(source: Source, node: cst.BaseExpression) -> cst.BaseExpression:

@@ -1,16 +1,16 @@
-"""Tasks of `client.map` that are too short: each gets a list of items, and what comes back is made one list again."""
+"""Tasks of `client.map` or a list of `client.submit` that are too short: each gets a list of items.
+
+What comes back is made one list again.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.map_calls import OF_TASKS
 from scalescope.remedies.source import (
     Answer,
-    Changed,
+    Edits,
     NotHere,
     Patched,
     Refused,
@@ -19,9 +19,15 @@ from scalescope.remedies.source import (
     becomes,
     binding,
     called,
+    effects,
     is_client,
     times_as_much,
+    used,
 )
+
+# Arguments of `submit` and `map` that are not passed on to the task
+OF_TASKS = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
+Sends = cst.Call | cst.ListComp  # `client.map(f, items)`, or `[client.submit(f, item) for item in items]`
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -29,49 +35,81 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     if items is None:
         return NotHere("the finding names no size")
 
-    def longer(source: Source, call: cst.Call) -> Patched:
-        return _longer(source, call, items)
+    def longer(source: Source, sends: Sends) -> Patched:
+        return _longer(source, sends, items)
 
     source = Source(module)
-    calls = [each for each in source.all(cst.Call) if called(each) == "map" and isinstance(each.func, cst.Attribute)]
-    calls = [each for each in calls if isinstance(each.func, cst.Attribute) and is_client(source, each.func.value)]
-    near = source.nearest(calls, place) or calls[: len(calls) == 1]
-    return answer(longer, source, near, "no call of `client.map` stands at that line")
+    sends: list[Sends] = [each for each in source.all(cst.Call) if _is_sent_by_client(source, each, "map")]
+    sends += [each for each in source.all(cst.ListComp) if _is_sent_by_client(source, each.elt, "submit")]
+    near = source.nearest(sends, place) or sends[: len(sends) == 1]
+    return answer(longer, source, near, "no call of `client.map` or list of `client.submit` stands at that line")
 
 
-def _longer(source: Source, call: cst.Call, items: int) -> Patched:
+def _is_sent_by_client(source: Source, node: cst.CSTNode, name: str) -> bool:
+    match node:
+        case cst.Call(func=cst.Attribute(value=client)):
+            return called(node) == name and is_client(source, client)
+    return False
+
+
+def _longer(source: Source, sends: Sends, items: int) -> Patched:
+    call = sends if isinstance(sends, cst.Call) else sends.elt
+    assert isinstance(call, cst.Call)
+    assert isinstance(call.func, cst.Attribute)
     positional = [each for each in call.args if each.keyword is None and not each.star]
     named = [each for each in call.args if each.keyword is not None]
-    if len(positional) != 2 or len(positional) + len(named) != len(call.args):
-        raise Refused("the tasks have several arguments")
+    if len(positional) + len(named) != len(call.args):
+        raise Refused("the arguments are not written out")
     if {each.keyword.value for each in named if each.keyword} - OF_TASKS:
         raise Refused("the tasks have arguments by name")
-    function, over = (source.text(each.value) for each in positional)
-    task = source.expression(f"f(lambda batch: [{function}(item) for item in batch])")
-    lists = source.expression(f"f(list(toolz.partition_all({items}, {over})))")
-    assert isinstance(task, cst.Call)
-    assert isinstance(lists, cst.Call)
-    args = [positional[0].with_changes(value=task.args[0].value), positional[1].with_changes(value=lists.args[0].value)]
-    changed = call.with_changes(args=[*args, *named])
-    gather = _gathered(source, call)
-    whole = gather.deep_replace(call, changed)
+    function = source.text(positional[0].value)
+    if not isinstance(positional[0].value, cst.Name | cst.Attribute):
+        function = f"({function})"
+    if isinstance(sends, cst.ListComp):
+        item, over = _item_of_list(source, sends, positional[1:], named)
+    elif len(positional) == 2:
+        item, over = ("item", "item"), positional[1].value
+    else:
+        raise Refused("the tasks have several arguments")
+    task = f"lambda batch: [{function}({item[0]}) for {item[1]} in batch]"
+    given = "".join(f", {source.text(each).rstrip(', ')}" for each in named)
+    lists = f"list(toolz.partition_all({items}, {source.text(over)}))"
+    changed = source.expression(f"{source.text(call.func.value)}.map({task}, {lists}{given})")
+    gather = _gathered(source, sends)
+    whole = gather.deep_replace(sends, changed)
     assert isinstance(whole, cst.Call)
     flat = source.expression(f"[result for batch in {source.module.code_for_node(whole)} for result in batch]")
-    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = {gather: becomes(flat)}
-    if gather.args[0].value is not call:
-        edits[call] = becomes(changed)
+    edits: Edits = {gather: becomes(flat)}
+    if gather.args[0].value is not sends:
+        edits[sends] = becomes(changed)
     return Patched(source.edited(edits).importing("toolz"), f"a task has {items:,} items")
 
 
-def _gathered(source: Source, call: cst.Call) -> cst.Call:
+def _item_of_list(
+    source: Source, sends: cst.ListComp, positional: list[cst.Arg], named: list[cst.Arg]
+) -> tuple[tuple[str, str], cst.BaseExpression]:
+    """The arguments of a task and the variables of the loop, as they are written, and what the loop goes through."""
+    loop = sends.for_in
+    if loop.inner_for_in or loop.ifs or loop.asynchronous:
+        raise Refused("the loop has a condition, or several variables")
+    own = used(loop.target)
+    if not all(used(each) <= own for each in positional) or effects(*(each.value for each in (*positional, *named))):
+        raise Refused("an argument is not a part of the item: it may be a future")
+    if any(used(each) & own for each in named):
+        raise Refused("an argument by name differs from task to task")
+    arguments = ", ".join(source.text(each).rstrip(", ") for each in positional)
+    return (arguments, source.text(loop.target)), loop.iter
+
+
+def _gathered(source: Source, sends: Sends) -> cst.Call:
     """The only call that uses the futures, of `gather`."""
-    user = source.parent(call)
+    user = source.parent(sends)
     if isinstance(user, cst.Assign):
         target = user.targets[0].target
-        scope = source.function(call)
-        if not isinstance(target, cst.Name) or binding(source, target.value, scope) is not call:
+        scope = source.function(sends)
+        if not isinstance(target, cst.Name) or binding(source, target.value, scope) is not sends:
             raise Refused("the futures have several names")
-        uses = [each for each in source.all(cst.Name, scope) if each.value == target.value and each is not target]
+        uses = [each for each in source.names(target.value, scope) if each is not target]
         if len(uses) != 1:
             raise Refused("the futures are used several times")
         user = source.parent(uses[0])

@@ -7,14 +7,25 @@ from functools import partial
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, argument, becomes, called, dotted
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    argument,
+    becomes,
+    called,
+    dotted,
+    is_sent,
+)
 
-SENDS = ("submit", "map", "compute", "persist", "gather")
+TAKE = ("submit", "map", "compute", "persist", "gather")  # calls with `workers=`
 
 
 def workers(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     names = ("workers", "allow_other_workers")
-    return _rewrite(module, place, SENDS, names, "any worker may run the tasks", "it is not one call that has")
+    return _rewrite(module, place, TAKE, names, "any worker may run the tasks", "it is not one call that has")
 
 
 def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -68,9 +79,8 @@ def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
 
 def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:
     name, end = _waited(line), source.lines(line)[1]
-    uses = [each for each in source.all(cst.Name, source.function(line)) if each.value == name]
-    sent = [source.parent(source.parent(each)) for each in uses if source.lines(each)[0] > end]
-    if not any(isinstance(each, cst.Call) and called(each) in ("map", "submit") for each in sent):
+    uses = [each for each in source.names(name, source.function(line)) if source.lines(each)[0] > end]
+    if not any(is_sent(source, each, ("map", "submit")) for each in uses):
         raise Refused(f"no later task takes `{name}`: what follows may need what its tasks wrote")
     return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
 

@@ -14,11 +14,9 @@ from scalescope.remedies.source import (
     becomes,
     called,
     dotted,
-    walk,
+    is_sent,
     with_argument,
 )
-
-SENDS = ("map", "submit", "delayed")
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -35,17 +33,8 @@ def _is_sent(source: Source, call: cst.Call) -> bool:
             pass
         case _, cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
             pass
-    names = [each for each in source.all(cst.Name, source.function(call)) if name and each.value == name]
-    uses: list[cst.CSTNode] = [*names] or [call]
-    for use in uses:
-        above = source.parent(use)
-        if isinstance(above, cst.Arg) and isinstance(sent := source.parent(above), cst.Call) and called(sent) == "map":
-            return True
-        if isinstance(above, cst.For | cst.CompFor) and above.iter is use:
-            inner = above if isinstance(above, cst.For) else source.parent(above)
-            if any(isinstance(each, cst.Call) and called(each) in SENDS for each in walk(inner)):
-                return True
-    return False
+    uses: list[cst.CSTNode] = [*source.names(name, source.function(call))] if name else [call]
+    return any(is_sent(source, each, ("map",)) for each in uses)
 
 
 def _reversed(source: Source, call: cst.Call) -> Patched:

@@ -40,7 +40,7 @@ def _passed_on(gathers: list[cst.Assign], source: Source, function: cst.Function
     if not between:
         raise Refused("what is gathered there is not only sent with the next step")
     edited = source.edited({each: becomes(each.with_changes(value=_gathered(source, each))) for each in between})
-    return Patched(edited.module, "futures are passed on to the next step", fewer_values=True)
+    return Patched(edited.module, "futures are passed on to the next step", values="fewer")
 
 
 def _gathered(source: Source, assign: cst.Assign) -> cst.BaseExpression | None:
@@ -66,7 +66,7 @@ def _only_sent(source: Source, assign: cst.Assign) -> bool:
     """Whether the results are used as arguments of tasks, and for nothing else, until the name is bound anew."""
     target = cst.ensure_type(assign.targets[0].target, cst.Name)
     within, line = source.function(assign), source.parent(assign)
-    uses = [each for each in source.all(cst.Name, within) if each.value == target.value and each is not target]
+    uses = [each for each in source.names(target.value, within) if each is not target]
     if binding(source, target.value, within) is not assign.value:
         begin, end = source.lines(assign)[1], _bound_again(source, target.value, within, line)
         uses = [each for each in uses if begin < source.lines(each)[0] <= end and not _is_target(source, each)]

@@ -9,7 +9,7 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.persist import CHAINS, persisted
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, used, walk
+from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, dotted, used, walk
 
 # Calls that need values; `set_index` looks for its divisions
 VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max", "set_index"}
@@ -19,7 +19,7 @@ MAKES_NONE = {"persist", "compute", "Client", "LocalCluster"}  # calls that make
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     around = [each for each in source.all(cst.FunctionDef) if source.is_at(each, place)]
-    functions: list[cst.FunctionDef | cst.Module] = [*_callers(source, around), *around] or [module]
+    functions: list[cst.FunctionDef | cst.Module] = [*_users(source, around), *around] or [module]
     return answer(
         lambda source, function: _kept(source, function, place),
         source,
@@ -28,11 +28,15 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     )
 
 
-def _callers(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.FunctionDef]:
+def _users(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.FunctionDef | cst.Module]:
+    """Functions or module that call these, or pass them on."""
     names = {each.name.value for each in functions}
-    calls = [each for each in source.all(cst.Call) if called(each) in names]
-    found = dict.fromkeys(source.function(each) for each in calls)
-    return [each for each in found if isinstance(each, cst.FunctionDef) and each not in functions]
+    found = dict.fromkeys(source.function(each) for each in source.all(cst.Name) if each.value in names)
+    return [each for each in found if each not in functions]
+
+
+def _is_main(condition: cst.If) -> bool:
+    return isinstance(condition.test, cst.Comparison) and dotted(condition.test.left) == "__name__"
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place |
 
 def _steps(body: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> Iterator[_Step]:
     for each in body.children:
-        if isinstance(each, cst.With):
+        if isinstance(each, cst.With) or (isinstance(each, cst.If) and _is_main(each)):
             yield from _steps(each.body, functions)
         elif isinstance(each, cst.SimpleStatementLine):
             match each.body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
@@ -27,7 +27,13 @@ DELAYED = ("delayed", "dask.delayed")
 PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
+SENDS = {"map", "submit", "delayed"}  # calls that make tasks
 ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
+
+
+# What the client gets afterwards: the same; less, where results stay on the cluster; or others, where it got the parts
+# of what it made of them itself
+Values = Literal["same", "fewer", "others"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Patched:
 
     module: cst.Module
     what: str  # what was changed, as a clause
-    fewer_values: bool = False  # True: what the client gets after a step that others follow stays on the cluster
+    values: Values = "same"
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,8 @@ class Source:
         return [] if place is None else [each for each in self.all(kind) if self.is_at(each, place)]
 
     def leads_to(self, node: cst.CSTNode, place: Place | None) -> bool:
-        """Whether a place lies within a node, or within a function of the module that the node calls."""
-        names = {called(each) for each in walk(node) if isinstance(each, cst.Call)}
+        """Whether a place lies within a node, or within a function of the module that the node calls or passes on."""
+        names = {each.value for each in walk(node) if isinstance(each, cst.Name)}
         functions = (each for each in self.all(cst.FunctionDef) if each.name.value in names)
         return self.is_at(node, place) or any(self.is_at(each, place) for each in functions)
 
@@ -135,6 +141,10 @@ class Source:
 
     def all(self, kind: type[Node], within: cst.CSTNode | None = None) -> list[Node]:
         return [node for node in walk(within or self.module) if isinstance(node, kind)]
+
+    def names(self, name: str, within: cst.CSTNode) -> list[cst.Name]:
+        """Where a variable of a function or module stands; not those of this name in functions that have their own."""
+        return [node for node in of_scope(within, name) if isinstance(node, cst.Name) and node.value == name]
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         while (parent := self._parents.get(node)) is not None:
@@ -226,6 +236,20 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     yield node
     for child in node.children:
         yield from walk(child)
+
+
+def of_scope(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
+    """A node and all within it, without functions that have a variable of this name themselves."""
+    yield node
+    for child in node.children:
+        if not (isinstance(child, cst.FunctionDef | cst.Lambda) and _has_own(child, name)):
+            yield from of_scope(child, name)
+
+
+def _has_own(function: cst.CSTNode, name: str) -> bool:
+    inside = [*walk(function)]
+    outer = (item for each in inside if isinstance(each, cst.Global | cst.Nonlocal) for item in each.names)
+    return all(item.name.value != name for item in outer) and any(binds(each, name) for each in inside)
 
 
 # ------------------------------------------------------------------ names
@@ -402,7 +426,7 @@ def _adds(call: cst.Call) -> bool:
 
 def binding(source: Source, name: str, within: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression that a function or module assigns to a name, if it binds that exactly once."""
-    own = [each for each in walk(within) if binds(each, name)]
+    own = [each for each in of_scope(within, name) if binds(each, name)]
     if len(own) != 1 or not isinstance(own[0], cst.Assign) or len(own[0].targets) != 1:
         return None
     return own[0].value if isinstance(own[0].targets[0].target, cst.Name) else None
@@ -420,6 +444,17 @@ def binds(node: cst.CSTNode, name: str) -> bool:
     if isinstance(node, cst.Assign):
         return any(name in _names(each.target) for each in node.targets)
     return name in bound(node)
+
+
+def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
+    """Whether an expression is an argument of one of these calls, or what a loop goes through that sends tasks."""
+    above = source.parent(use)
+    if isinstance(above, cst.Arg) and isinstance(call := source.parent(above), cst.Call):
+        return called(call) in calls
+    if not isinstance(above, cst.For | cst.CompFor) or above.iter is not use:
+        return False
+    inner = above if isinstance(above, cst.For) else source.parent(above)
+    return any(isinstance(each, cst.Call) and called(each) in SENDS for each in walk(inner))
 
 
 def resized(
@@ -449,10 +484,10 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
         return [each for each in uses if isinstance(each, cst.Integer)]
     scope = _scope(source, first)
     bindings = (cst.AssignTarget, cst.Param)
-    for each in source.all(cst.Name, scope):
+    for each in source.names(first.value, scope):
         holder = source.parent(each)
         is_keyword = isinstance(holder, cst.Arg) and holder.keyword is each
-        if each.value == first.value and each not in uses and not is_keyword and not isinstance(holder, bindings):
+        if each not in uses and not is_keyword and not isinstance(holder, bindings):
             raise Refused(f"`{first.value}` is used for something else as well")
     value = named(source, first)
     if isinstance(value, cst.Attribute):

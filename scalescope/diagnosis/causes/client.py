@@ -34,6 +34,7 @@ LITTLE_CAME = (
     "little came to the client: look at its host, which may be full, and at the connection between it and the scheduler"
 )
 DO_ELSE = "make that call once, make it from a thread while tasks run, or do its work in tasks"
+LEAVE_OUT = "leave it out: workers go on from round to round, and `del futures` frees what they keep"
 _DATA = ("scatter", "replicate")  # calls of the client that send data
 # Calls of the client that send neither data nor tasks.
 OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")
@@ -219,6 +220,7 @@ CLIENT_WAITS = TrialCause(
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),
     by_times=True,
+    rules_out=("scaled-down",),
     premise="Samples show the wait: nothing else ran meanwhile.",
 )
 
@@ -249,7 +251,7 @@ def client_waits(observation: Observation) -> Finding | None:
     if name in _DATA or (spent.phases[BEFORE] > 0.5 * spent.lost_s and name not in OF_NO_TASK):
         remedy = SEND_LESS
     elif name in OF_NO_TASK:
-        remedy, said = DO_ELSE, ": that call runs no task"
+        remedy, said = LEAVE_OUT if name == "restart" else DO_ELSE, ": that call runs no task"
     elif (packed_s := _packed_s(observation)) >= PACKED * spent.lost_s / observation.threads:
         said = f": {words.size(kept_bytes(observation))} of results took {words.duration(packed_s)} to pack"
         remedy = AS_ARRAYS

@@ -26,7 +26,7 @@ class ClientTime:
     doing: Sequence[tuple[str, str]]  # columns `where` and `what` of each row
     waits: Bools  # True where it waited for the cluster
     sends: Bools  # True where it sent something, or waited, perhaps for what it had sent
-    seconds: Floats  # thread-seconds of the part `client`, of shape (rows, phases)
+    seconds: Floats  # thread-seconds of the part `client`, and all of `client.restart`, of shape (rows, phases)
 
 
 @once
@@ -44,11 +44,13 @@ def client_time(observation: Observation) -> ClientTime:
     until = [integral(np.where(phase == each, free, 0.0)) for each in (BEFORE, BETWEEN, AFTER)]
     passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
     waits = observation.client_waits if len(begin) else np.array([False])
+    restarts = np.array([str(each).endswith(".restart") for each in what])  # its threads are away, for it
+    idle = observation.seconds("client") / max(float(free.sum()), 1e-9)
     return ClientTime(
         list(zip(where, what, strict=True)),
         waits,
         waits | [call in SENDING for call in observation.client_calls or [""]],
-        passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
+        passed * np.where(restarts, observation.threads, idle)[:, None],
     )
 
 

@@ -193,6 +193,23 @@ def detecting_once(number: int) -> int:
     return load_once(640) + draw(640) + number
 
 
+def table() -> str:
+    with open(__file__) as file:
+        time.sleep(0.08)
+        return file.readline()
+
+
+def looking_up(number: int) -> int:
+    return len(table()) + draw(640) + number
+
+
+def test_a_function_that_holds_an_open_file_counts_as_reading(workers: Client, tmp_path: Path) -> None:
+    _, tables = recorded(workers, tmp_path, looking_up, tasks=12)
+    same = same_call(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
+    assert same is not None
+    assert (same.function, same.arguments) == ("table", "")
+
+
 @pytest.mark.parametrize(
     ("function", "tasks", "found"), [(detecting, 12, 1), (detecting, 8, 1), (detecting_once, 8, 0)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -216,9 +217,20 @@ def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
 def test_values_of_steps_that_others_follow_may_stay_on_the_cluster(patched: dict[str, int], same: bool) -> None:
     originals = [outcome(values={"int 1": 1, "int 2": 1, "float 0.3": 1})] * 2
     assert differences(originals, outcome(values=patched))[0]
-    found, varies = differences(originals, outcome(values=patched), fewer_values=True)
+    found, varies = differences(originals, outcome(values=patched), "fewer")
     assert (not found) is same
     assert len(varies) == bool(patched)
+
+
+@pytest.mark.parametrize(("lines", "same"), [(("mean 2",), True), (("",), False), ((), False)])
+def test_values_of_which_the_client_makes_less_may_be_others_where_it_prints(
+    lines: tuple[str, ...], same: bool
+) -> None:
+    originals = [replace(outcome(values={"int 1": 2}), lines=lines)] * 2
+    patched = replace(outcome(values={"float 2": 1}), lines=lines)
+    assert differences(originals, patched, "fewer")[0]
+    found, _ = differences(originals, patched, "others")
+    assert (not found) is same
 
 
 @pytest.mark.parametrize(

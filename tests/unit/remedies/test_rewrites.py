@@ -830,11 +830,12 @@ OTHERS = {
         "    for x in islice(rest, 1):\n        pass",
         {},
     ),
-    "map": (
-        "slow-submission",
-        "map_calls",
-        CLIENT + "futures = [client.submit(f, x, pure=False) for x in xs]",
-        CLIENT + "futures = client.map(f, xs, pure=False)",
+    "lists of items of calls": (
+        "tiny-tasks",
+        "item_lists",
+        "import toolz\n" + CLIENT + "fs = [client.submit(f, a, b + 1, pure=False) for a, b in xs]\nclient.gather(fs)",
+        "import toolz\n" + CLIENT + "fs = client.map(lambda batch: [f(a, b + 1) for a, b in batch], "
+        "list(toolz.partition_all(10, xs)), pure=False)\n[result for batch in client.gather(fs) for result in batch]",
         {},
     ),
 }
@@ -1036,8 +1037,14 @@ REFUSED = {
         {},
     ),
     "lists of items: a bag": ("tiny-tasks", "item_lists", "bag.map(f).compute()", {}),
-    "map: several arguments": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, 3) for x in xs]", {}),
-    "map: keys of their own": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, key=x) for x in xs]", {}),
+    "lists of items: an argument of all": (
+        *("tiny-tasks", "item_lists", CLIENT + "client.gather([client.submit(f, x, y) for x in xs])"),
+        {},
+    ),
+    "lists of items: keys of their own": (
+        *("tiny-tasks", "item_lists", CLIENT + "client.gather([client.submit(f, x, key=x) for x in xs])"),
+        {},
+    ),
 }
 
 

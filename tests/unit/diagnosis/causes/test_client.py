@@ -151,6 +151,15 @@ def test_no_gain_is_promised_for_a_call_that_runs_no_task(call, promised):
     assert (finding.gain is not None) == promised
 
 
+def test_threads_that_are_away_for_a_restart_are_charged_to_it(golden):
+    """Workers leave with the restart, and others come 4 s after it."""
+    later = dict.fromkeys((2, 3), 6.5)
+    run = Cluster(4, asked=2, joined=later, left={0: 2.5, 1: 2.5}).run([Task(2.0)] * 2)
+    found = find(watched(run, (2.0, GATHER), (4.5, ("my_job.py:16 main", "client.restart", 1))))
+    assert found["client-waits"].lost_s == pytest.approx(2 * 4.5)
+    golden(found["client-waits"])
+
+
 def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less():
     small = Cluster(8).run([Task(2.0) for _ in range(8)], [Graph()])
     finding = only(find(watched(small, (5.0, GATHER))), "client-waits")
