@@ -30,7 +30,7 @@ from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.data_growth import DataGrowth
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
+from scalescope.studies.prediction.judge import NOISE, PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
@@ -94,7 +94,8 @@ def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ra
     def found(longer: dict[int, list[float]]) -> _Ratio:
         run: Any = None
         sizes = {n: tuple(trial(n, 20, n, stretch=each) for each in times) for n, times in longer.items()}
-        return _ratio(MeasuredSizes(run, sizes), {n: trial(n, 20, n) for n in sizes}, None)
+        measured = MeasuredSizes(run, sizes)
+        return _ratio(measured, {n: trial(n, 20, n) for n in sizes}, None, measured.spread or NOISE)
 
     return found
 
