@@ -463,6 +463,17 @@ def test_the_interval_of_a_prediction_is_wider_if_draws_differ() -> None:
 
 
 @pytest.mark.parametrize(
+    ("virtual", "spread", "noise"), [(False, None, NOISE), (False, 0.1, 0.1), (True, None, 0.0), (True, 0.1, 0.1)]
+)
+def test_on_a_virtual_clock_a_measurement_differs_by_no_more_than_its_simulations(
+    virtual: bool, spread: float | None, noise: float
+) -> None:
+    alike: Any = [SimpleNamespace(metrics=SimpleNamespace(elapsed_s=5.0))] * 3
+    measured: Any = SimpleNamespace(spread=spread, base=SimpleNamespace(virtual=virtual))
+    assert judge._noise(measured, {8: alike}) == noise
+
+
+@pytest.mark.parametrize(
     ("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), pytest.param(1, {0}, marks=pytest.mark.thorough)]
 )
 def test_small_graphs_are_simulated_with_several_draws(

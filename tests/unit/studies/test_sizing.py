@@ -185,6 +185,10 @@ def test_unmeasured_threads_are_an_error_of_their_own() -> None:
     assert 12.5 < unsure.high_s < 1.2 * 12.5
 
 
+def test_threads_of_a_simulated_cluster_count_as_measured() -> None:
+    assert [contention.Contention(1, virtual=each).sure(2) for each in (True, False)] == [True, False]
+
+
 @hypothesis.given(st.floats(0.01, 1.0), st.integers(2, 16))
 def test_tasks_take_longer_the_more_of_them_need_the_interpreter(share: float, threads: int) -> None:
     found = contention.longer(share, threads)
