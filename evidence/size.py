@@ -2,12 +2,11 @@
 
     python -m evidence size [--only NAME ...] [--simulated | --processes]
 
-Each workload runs three times at 12 shapes (workers x threads), each with two limits of memory: 24 configurations, on
-the light cluster, or with `--simulated` on the simulated one, which a busy host does not disturb. Tasks sleep and their
-results claim a size, so that this host's cores and memory do not matter. `size` sees one trial each on 4 and 8 workers
-of one thread, and what it chooses is run, too. Whether results fit is told by who held them in those trials.
-`--processes` runs choices of four cores in real processes with the limits that were said, and looks for spilling,
-pauses and deaths.
+Each workload runs three times at 12 shapes (workers x threads) on the light cluster, or with `--simulated` on the
+simulated one, which a busy host does not disturb; two limits of memory make 24 configurations. Tasks sleep and their
+results claim a size, so that this host does not matter. `size` sees one trial each on 4 and 8 workers of one thread,
+and what it chooses is run, too. Whether results fit is told by who held them. `--processes` runs choices of four cores
+in real processes with the limits that were said, and looks for spilling, pauses and deaths.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,12 +42,9 @@ REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, f
 
 
 def nap(seconds: float, megabytes: float = 0.0, *needs: Any) -> Any:
-    if REAL:
-        kept = np.ones(int(megabytes * MB / 80))  # a tenth, in real memory
-        time.sleep(seconds)
-        return kept
+    kept = np.ones(int(megabytes * MB / 80)) if REAL else None  # a tenth, in real memory
     time.sleep(seconds)
-    return SizedResult.of(0, int(megabytes * MB))
+    return SizedResult.of(0, int(megabytes * MB)) if kept is None else kept
 
 
 def gated(seconds: float, _: int) -> None:
@@ -59,22 +55,11 @@ def gated(seconds: float, _: int) -> None:
     time.sleep(0.4 * seconds)
 
 
-def matrix(client: Client) -> None:
-    left, right = ([[delayed(nap)(0.2, 60, i, j, side) for j in range(4)] for i in range(4)] for side in (0, 1))
-    products = [[delayed(nap)(0.3, 60, left[i][k], right[k][j]) for k in range(4)] for i, j in np.ndindex(4, 4)]
-    wait(client.compute([delayed(nap)(0.1, 60, *own) for own in products]))
-
-
 def rounds(client: Client) -> None:
     state = client.submit(nap, 0.1, 40, pure=False)
     for _ in range(5):
         parts = client.map(nap, [0.4] * 24, [10] * 24, [state] * 24, pure=False)
         wait(state := client.submit(nap, 0.3, 40, *parts, pure=False))
-
-
-def uneven(client: Client) -> None:
-    lengths = [0.1 + 2.4 * (number * 0.618 % 1) ** 4 for number in range(90)]
-    client.gather(client.map(nap, lengths, [5] * 90, range(90), pure=False))
 
 
 def window(client: Client) -> None:
@@ -84,34 +69,49 @@ def window(client: Client) -> None:
             running.add(client.submit(nap, 0.3, 50, number, pure=False))
 
 
-def scan(client: Client) -> None:
-    loads = [delayed(nap)(0.8, 100, number) for number in range(24)]
-    steps = loads[:1]
-    for load in loads[1:]:
-        steps.append(delayed(nap)(0.15, 100, steps[-1], load))
-    wait(client.compute([delayed(nap)(0.5, 1, step) for step in steps]))
-
-
-def chains(client: Client) -> None:
-    ends = [delayed(nap)(0.25, 300, number) for number in range(12)]
-    for _ in range(7):
-        ends = [delayed(nap)(0.25, 300, end) for end in ends]
-    client.gather(client.compute(ends))
-
-
 def shared(client: Client) -> None:
     client.gather(client.map(gated, [0.5] * 48, range(48), pure=False))
 
 
-def stencil(client: Client) -> None:
-    cells = [delayed(nap)(0.2, 60, number) for number in range(24)]
-    for _ in range(5):
-        cells = [delayed(nap)(0.3, 60, *cells[max(at - 1, 0) : at + 2]) for at in range(24)]
-    wait(client.compute(cells))
+def tree(client: Client) -> None:
+    parts = [delayed(nap)(0.3, 60, delayed(nap)(0.5, 120, number)) for number in range(64)]
+    while len(parts) > 1:
+        parts = [delayed(nap)(0.4, 30, *parts[at : at + 4]) for at in range(0, len(parts), 4)]
+    client.gather(client.compute(parts))
+
+
+def folds(client: Client) -> None:
+    data = client.submit(nap, 0.5, 200, pure=False)
+    parts = client.map(nap, [0.2] * 4, [150] * 4, [data] * 4, range(4), pure=False)
+    fits = [client.submit(nap, 0.3 + 0.1 * (number % 12), 40, part, number) for number in range(15) for part in parts]
+    client.gather(client.map(nap, [0.1] * 15, [1] * 15, *(fits[at::4] for at in range(4)), pure=False))
+
+
+def exchange(client: Client) -> None:
+    parts = [delayed(nap)(0.6, 96, number) for number in range(16)]
+    pieces = [[delayed(nap)(0.02, 6, part, to) for part in parts] for to in range(16)]
+    wait(client.compute([delayed(nap)(0.2, 1, delayed(nap)(0.4, 96, *own)) for own in pieces]))
+
+
+def halving(client: Client) -> None:
+    models = list[Any]([None] * 48)
+    for seconds in (0.3, 0.6, 1.2, 2.4):
+        models = client.map(nap, [seconds] * len(models), [80] * len(models), models, range(len(models)), pure=False)
+        wait(models)
+        models = models[: len(models) // 2]
+
+
+def frames(client: Client) -> None:
+    ends = []
+    for number in range(20):
+        film = client.submit(nap, 0.7, 250, number, pure=False)
+        found = [client.submit(nap, 0.35, 10, film, part, pure=False) for part in range(5)]
+        ends.append(client.submit(nap, 0.2, 5, *found, pure=False))
+    client.gather(ends)
 
 
 WORKLOADS: dict[str, Callable[[Client], None]] = {
-    each.__name__: each for each in (matrix, rounds, uneven, window, scan, chains, shared, stencil)
+    each.__name__: each for each in (rounds, window, shared, tree, folds, exchange, halving, frames)
 }
 
 
@@ -131,13 +131,14 @@ class Swept:
         from scalescope.run.sweep import run_sweep
 
         points = [{"workers": workers, "threads_per_worker": threads} for workers, threads in shapes]
-        asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points, "repeats": repeats}
-        asked["cluster"] = {**self.cluster, **fields}
-        done = run_sweep({**asked, "store": self.store, "fresh": True})
-        self.spent.append(sum(each.point.threads * each.metrics.elapsed_s for each in done.run.trials if each.metrics))
-        for trial in done.run.trials:
-            if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
-                self.trials.setdefault((trial.point.workers, trial.point.threads_per_worker), []).append(trial)
+        asked = {"workload": f"{os.path.abspath(__file__)}:{self.name}", "points": points}
+        asked |= {"cluster": {**self.cluster, **fields}, "store": self.store, "fresh": True}
+        for _ in range(repeats):  # with the same seed, a simulated trial would repeat itself
+            done = run_sweep({**asked, "seed": len(self.spent)})
+            self.spent.append(sum(one.point.threads * one.metrics.elapsed_s for one in done.run.trials if one.metrics))
+            for trial in done.run.trials:
+                if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
+                    self.trials.setdefault((trial.point.workers, trial.point.threads_per_worker), []).append(trial)
         for shape, own in self.trials.items():
             self.seconds[shape] = statistics.median(each.metrics.elapsed_s for each in own if each.metrics)
             self.needs[shape] = max(held(each, self.store) for each in own) / TARGET
@@ -248,8 +249,7 @@ def main() -> None:
             whole = 2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES)
             costs.append(swept.spent[0] / whole)  # with experiments, over all 24 configurations
             for each in own:
-                text = f"| {name} | {each.asked} | {each.chosen} | {each.ratio} | {each.fits} | {each.others} |"
-                print(text, flush=True)
+                print(*astuple(each), sep=" | ", flush=True)
     if found:
         near = sum(each.ratio <= NEAR for each in found)
         print(f"within 10 % of the best: {near} of {len(found)}; fits: {sum(each.fits for each in found)}")

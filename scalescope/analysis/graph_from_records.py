@@ -24,6 +24,7 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
 PROMPT = 0.2  # share of the mean time between ends of tasks; a client that reacts to an end sends within it
+STEADY, ROUNDS = 0.8, 4  # least share of rounds, and least rounds, in which a client keeps as many tasks running
 SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
 
@@ -80,6 +81,7 @@ class _Senders:
     waits: Mapping[int, Waits]  # by row, waits of tasks that send tasks
     work: Mapping[str, Work]  # by worker whose cores tasks shared
     virtual: bool
+    window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
 
     @classmethod
     def read(
@@ -102,7 +104,18 @@ class _Senders:
             by_sender.setdefault(senders[sent[row]], []).append(row)
         waits = task_waits(tables)
         work = work_by_worker(tables, rows, waits)
-        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
+        found = cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
+        return found if len(by_sender) > 1 else found._one_by_one()
+
+    def _one_by_one(self) -> _Senders:
+        """The same, but if the client kept a number of tasks running, each of these tasks is a submission."""
+        tasks, first_known = self.tables["tasks"], self.tables["tasks"]["runnable"]
+        rows = sorted(self.sent, key=lambda row: (self.sent[row], first_known[row]))
+        times = np.array([self.times[self.sent[row]] for row in rows])
+        size = _window(times, np.sort([tasks["done"][row] for row in rows]))
+        if not size or any(self.sent[need] == self.sent[row] for row in rows for need in self.needs[row]):
+            return self
+        return replace(self, times=times.tolist(), sent={row: i for i, row in enumerate(rows)}, window=size)
 
     def merged(self) -> _Senders:
         """These tasks with the client as the only sender: graphs that tasks sent join the client's previous graph."""
@@ -164,6 +177,7 @@ class _Senders:
             scattered=pieces,
             spread=tuple(spread),
             shares_cores=bool(self.work),
+            window=self.window,
         )
         return graph, last.pause_s
 
@@ -223,6 +237,20 @@ class _Senders:
             # A graph right after another one comes from a client that did not wait.
             found |= (since <= prompt_s) & (np.diff(times) > prompt_s) & (np.diff(list(map(waited_s, times))) > 0)
         return [bool(each) for each in found]
+
+
+def _window(times: Floats, done: Floats) -> int:
+    """How many tasks a client kept running, by sending one for each that ended, as with `as_completed`; 0: it did not.
+
+    `times`: when each task was sent, in order. A client that waits for all that it sent keeps none running.
+    """
+    running = np.arange(1, len(times) + 1) - (ended := np.searchsorted(done, times, side="right"))
+    begins = np.flatnonzero(np.diff(ended, prepend=0))  # first tasks that were sent after others had ended
+    if len(begins) < ROUNDS:
+        return 0
+    size = int(begins[0])
+    steady = (running[begins] > 1) & (running[np.append(begins[1:], len(times)) - 1] == size)
+    return size if steady.mean() >= STEADY else 0
 
 
 def _waited(waits: Waits, work: Work) -> Work:
@@ -298,7 +326,9 @@ def _in_order(
     tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], sent: Mapping[int, int]
 ) -> list[int]:
     tasks = tables["tasks"]
-    order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # about the order of Dask's priorities
+    # About the order of Dask's priorities, in which the scheduler takes in tasks without needs.
+    turn = {row: tasks["start" if needs[row] else "runnable"][row] for row in rows}
+    order = sorted(rows, key=lambda row: (sent[row], turn[row], tasks["start"][row], row))
     placed: set[int] = set()
     result: list[int] = []
     while order:

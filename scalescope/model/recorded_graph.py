@@ -64,6 +64,7 @@ class RecordedGraph:
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
     shares_cores: bool = False  # whether tasks slow down while a worker computes more of them than it has threads
+    window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
         """The graph after `change` of the graph itself and of all graphs that its tasks send."""

@@ -29,7 +29,7 @@ NAME = "replay"
 SLICES = 20  # slices of a task; after each, the task counts the tasks computing on its worker
 
 
-@workload(NAME, version=9, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)
+@workload(NAME, version=10, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)
 def replay(
     client: Client,
     *,
@@ -70,7 +70,8 @@ class _Sender:
         self._confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._places, strict=True)]
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # among equal tasks, dask puts the one with the last key first
-        groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
+        final = len(recorded.stages) - 1
+        groups = [f"{prefix}-{self._token}-{final - number:06d}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
         self._needed: dict[int, set[int]] = {}  # numbers of scattered data, by submission
         for task in recorded.tasks:
@@ -82,6 +83,23 @@ class _Sender:
 
     def send_all(self) -> None:
         """Send all submissions, and wait until their tasks have ended."""
+        if self._recorded.window:
+            self._keep_running(self._recorded.window)
+        else:
+            self._send_phases()
+        self._wait(list(self._futures))
+        self._fetch(list(self._futures))
+
+    def _keep_running(self, count: int) -> None:
+        numbers = range(len(self._recorded.submissions))
+        ended, running = _Ended(self._client, numbers), 0
+        for number in numbers:
+            told = ended.wait() if running >= count else []
+            self._send(number, [i for each in told for i in self._sent[each]])
+            ended.expect(number, [self._futures[i] for i in self._sent[number]])
+            running += 1 - len(told)
+
+    def _send_phases(self) -> None:
         recent: list[int] = []  # tasks of the phase before
         for first, *others in phases(self._recorded):
             ready, waiting = [(first, recent)], dict[int, list[Turn]]()
@@ -101,8 +119,6 @@ class _Sender:
                     ended.expect(number, [self._futures[i] for i in self._sent[number]])
                     recent += self._sent[number]
                     after = []
-        self._wait(list(self._futures))
-        self._fetch(list(self._futures))
 
     def _send(self, number: int, after: Sequence[int]) -> None:
         """Send submission `number` once the tasks `after` have ended."""

@@ -26,10 +26,11 @@ from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
 LEVEL = 0.8  # confidence of the intervals
-NOISE = 0.03  # relative error of a measurement, assumed without repeats
+NOISE = 0.03  # relative error of a measurement in real time, assumed without repeats
 # Prior: relative error of predicting twice the largest measured size, and its weight in errors at measured sizes. Both
 # come from the predictions in docs/prediction.md that were used for development.
 MODEL, STRENGTH = 0.1, 2
+MODEL_OF_VIRTUAL = 0.04  # the same prior if the measured cluster was simulated, too; from the table in docs/size.md
 # Relative error from which a prediction is unreliable: of the largest measured size, predicted from the others or
 # simulated from its own record.
 WRONG = 0.5
@@ -137,19 +138,20 @@ def judge(
     room_bytes: float,
     growth: DataGrowth | None = None,
 ) -> StudyAnswer:
-    again = typical(simulated.again)
+    draws = draws_by_size(simulated.again)
+    again = {workers: trials[0] for workers, trials in draws.items()}
     if measured.largest not in again:
         line = f"Not predictable: the recorded graph could not be simulated.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
-    ratio = _ratio(measured, again, trust)
+    ratio = _ratio(measured, again, trust, _noise(measured, draws))
     if growth is not None:
         ratio = replace(ratio, data_doublings=growth.doublings)
     run = simulated.changed or simulated.again
     ahead, largest = draws_by_size(run), measured.largest
     # Add measured minus simulated losses of the largest measured size to every size.
     shown = _shares(measured.run, measured.by_workers[largest])
-    shown += _shares(simulated.again, draws_by_size(simulated.again)[largest], -1.0)
+    shown += _shares(simulated.again, draws[largest], -1.0)
     besides = [replace(each, gain=None) for each in shown]
     sizes = [
         replace(
@@ -245,7 +247,7 @@ class _Ratio:
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
-def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None) -> _Ratio:
+def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None, noise: float) -> _Ratio:
     """Filter the ratios of all measured sizes (Kalman, 1960); a noisy size counts less."""
     found = {
         workers: math.log(seconds / elapsed_s(simulated[workers]))
@@ -259,14 +261,26 @@ def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust
     ]
     if trust is not None:
         steps.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
-    step = math.sqrt(fmean([*[MODEL**2] * STRENGTH, *(each**2 for each in steps)]))
-    noise, before, level, variance = measured.spread or NOISE, min(found), found[min(found)], math.inf
+    model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
+    step = math.sqrt(fmean([*[model**2] * STRENGTH, *(each**2 for each in steps)]))
+    before, level, variance = min(found), found[min(found)], math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
         of_median = noise**2 / len(measured.by_workers[workers])
         gain = 1.0 if math.isinf(variance) else variance / (variance + of_median)
         level, variance, before = level + gain * (each - level), gain * of_median, workers
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
+
+
+def _noise(measured: MeasuredSizes, draws: Mapping[int, Sequence[Trial]]) -> float:
+    """Relative standard deviation of one measurement; on a virtual clock, only the draws of a simulation differ."""
+    if measured.spread or not measured.base.virtual:
+        return measured.spread or NOISE
+    return math.sqrt(fmean(_by_chance(each) ** 2 for each in draws.values()))
+
+
+def _by_chance(draws: Sequence[Trial]) -> float:
+    return pstdev(math.log(elapsed_s(each)) for each in draws)
 
 
 def _size(
@@ -280,8 +294,8 @@ def _size(
     assert trial.metrics is not None
     workers = trial.point.workers
     predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
-    by_chance = pstdev(math.log(elapsed_s(each)) for each in draws)
-    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * math.hypot(ratio.error_at(workers / measured.largest), by_chance)
+    error = math.hypot(ratio.error_at(workers / measured.largest), _by_chance(draws))
+    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * error
     least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
     # Errors of the model and of the links are independent.
     low = predicted - math.hypot(predicted * -math.expm1(-half), best_s - least_s)

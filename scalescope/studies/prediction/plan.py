@@ -7,10 +7,11 @@ time that tasks of their prefix took, or would take if they divided the work.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import pstdev
+from statistics import fmean, variance
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
-SPREADS = 2.0  # standard deviations by which another run may hold more than all draws
+SPREADS = 2.0  # standard deviations by which another run may hold more than the mean of the draws
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
 # Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
 TOO_MANY_TASKS = 20_000
@@ -197,13 +198,13 @@ class PredictionSteps:
                 workers: trials for workers, trials in draws_by_size(changed or again).items() if trials[0].records
             }
             held = {
-                workers: _most([most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials])
+                workers: [most_on_one_worker(Observation.of(each, store.tables(each))) for each in trials]
                 for workers, trials in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
         if measured.builds_by_workers or self.settings:
             shares |= new_tasks(measured.base, [trials[0] for trials in ahead.values()])
-        simulated = SimulatedSizes(held, again, changed, by_step.get(KNOWN), results)
+        simulated = SimulatedSizes(_most(held), again, changed, by_step.get(KNOWN), results)
         room_bytes = room.fits if room else 0.0
         return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes, self.growth)
 
@@ -280,9 +281,11 @@ def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[
     )
 
 
-def _most(held: Sequence[float]) -> float:
-    """The most bytes that another run may hold, by those that the draws held."""
-    return max(held) + SPREADS * pstdev(held)
+def _most(held: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    """The most bytes that another run may hold, by workers; three draws are too few to tell the spread of each size."""
+    several = [[each / fmean(draws) for each in draws] for draws in held.values() if len(draws) > 1 and any(draws)]
+    spread = math.sqrt(fmean(map(variance, several))) if several else 0.0
+    return {workers: max(*draws, fmean(draws) * (1 + SPREADS * spread)) for workers, draws in held.items()}
 
 
 def _is_large(measured: MeasuredSizes) -> bool:

@@ -124,22 +124,16 @@ class Wanted:
 
 
 def configuration(
-    size: PredictedSize,
-    threads: int,
-    memory_bytes: float,
-    *,
-    money_factor: float,
-    measured: bool,
-    unmeasured: float = UNMEASURED,
+    size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
 ) -> Configuration:
     """The configuration of a predicted size, or of a measured one.
 
-    `money_factor`: price of such a worker over that of a measured one. `unmeasured`: further relative error if workers
-    of so many threads were not measured.
+    `money_factor`: price of such a worker over that of a measured one. `measured`: whether workers of so many threads
+    were.
     """
     taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
     factor = taken_s / size.predicted_s
-    further = 0.0 if measured else math.log1p(unmeasured)
+    further = 0.0 if measured else math.log1p(UNMEASURED)
     low, high = (
         math.hypot(math.log(max(end / size.predicted_s, LEAST_ERROR)), further) for end in (size.low_s, size.high_s)
     )

@@ -37,6 +37,7 @@ class Contention:
     shares: Mapping[str, float] = field(default_factory=dict)  # share of a task's time with the lock, by prefix
     compared: tuple[int, ...] = ()  # other threads of a worker that were measured
     told: bool = True  # whether anything is known; without a profile, tasks are taken not to need the lock
+    virtual: bool = False  # threads of a simulated cluster share no interpreter
 
     def factor(self, prefix: str, threads: int) -> float:
         """Expected duration on workers of so many threads, relative to the base trial."""
@@ -44,8 +45,8 @@ class Contention:
         return longer(share, threads) / longer(share, self.measured)
 
     def sure(self, threads: int) -> bool:
-        """Whether workers of so many threads were measured."""
-        return threads in (self.measured, *self.compared)
+        """Whether it is known how tasks share an interpreter on workers of so many threads."""
+        return self.virtual or threads in (self.measured, *self.compared)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def contention(measured: MeasuredSizes, observation: Observation) -> Contention:
         mean = {name: float(np.mean([each[name] for each in shares if name in each])) for name in set().union(*shares)}
         return Contention(own, mean, tuple(sorted(others)))
     if base.virtual:
-        return Contention(own)
+        return Contention(own, virtual=True)
     profiles = {word(name): each for name, each in inside(observation).items() if each.samples}
     holding = {name: each.share([one for one in each.stacks if holds(one)]) for name, each in profiles.items()}
     return Contention(

@@ -26,7 +26,6 @@ from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.prediction.plan import PredictionSteps, check_begin
 from scalescope.studies.sizing import as_code
 from scalescope.studies.sizing.choice import (
-    UNMEASURED,
     Configuration,
     SecondGroup,
     Sizing,
@@ -227,11 +226,7 @@ class _Search:
                     if threads == known.measured:
                         size = replace(size, measured_s=measured.all_seconds.get(size.workers))
                     sure = known.sure(threads)
-                    # On a simulated cluster, threads share no interpreter.
-                    further = 0.0 if measured.base.virtual else UNMEASURED
-                    found.append(
-                        configuration(size, threads, limit, money_factor=factor, measured=sure, unmeasured=further)
-                    )
+                    found.append(configuration(size, threads, limit, money_factor=factor, measured=sure))
             chosen = choose(found, wanted)
             group = self._group(last.runs[1], chosen.chosen, memory, store)
         chosen = replace(

@@ -137,6 +137,25 @@ def test_a_submission_may_wait_for_some_results_and_not_for_all() -> None:
     assert [(each.after, each.after_all) for each in graph.submissions] == [(-1, False), (-1, False), (1, False)]
 
 
+@pytest.mark.parametrize(("lag_s", "window"), [(0.01, 3), (0.25, 0)], ids=["as completed", "after all"])
+def test_a_client_that_sends_a_task_for_each_that_ended_keeps_so_many_running(lag_s: float, window: int) -> None:
+    """Three tasks, which end one after the other; the next one is sent after each of them, or after all three."""
+    starts = [10.0 + 1.3 * (i // 3) + 0.1 * (i % 3) for i in range(12)]
+    rows = [{"runnable": start, "start": start} for start in starts]
+    sent = [
+        (9.9, 3),
+        *((ended + 1.0 + lag_s * (1 if window else 1 - 0.4 * (i % 3)), 1) for i, ended in enumerate(starts[:9])),
+    ]
+    graph = recorded_graph(tables(*rows, sent=sent))
+    assert graph.window == window
+    assert len(graph.submissions) == (12 if window else 10)
+
+
+def test_tasks_of_a_submission_without_needs_come_in_the_order_in_which_they_were_taken_in() -> None:
+    graph = recorded_graph(tables({"runnable": 10.1, "start": 11.0, "stop": 11.1}, {"runnable": 10.0, "start": 12.0}))
+    assert [task.seconds for task in graph.tasks] == [1.0, 0.1]
+
+
 def test_a_loop_that_never_waits_becomes_submissions_with_pauses() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])

@@ -30,7 +30,7 @@ from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.data_growth import DataGrowth
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
+from scalescope.studies.prediction.judge import NOISE, PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 from scalescope.studies.prediction.not_simulated import ACTORS, NEW, WAITING
 from scalescope.studies.prediction.parameters import PredictionParameters
@@ -94,7 +94,8 @@ def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ra
     def found(longer: dict[int, list[float]]) -> _Ratio:
         run: Any = None
         sizes = {n: tuple(trial(n, 20, n, stretch=each) for each in times) for n, times in longer.items()}
-        return _ratio(MeasuredSizes(run, sizes), {n: trial(n, 20, n) for n in sizes}, None)
+        measured = MeasuredSizes(run, sizes)
+        return _ratio(measured, {n: trial(n, 20, n) for n in sizes}, None, measured.spread or NOISE)
 
     return found
 
@@ -459,6 +460,17 @@ def test_the_interval_of_a_prediction_is_wider_if_draws_differ() -> None:
     assert different.low_s < alike.low_s
     assert different.high_s > alike.high_s
     assert alike.high_s == size(5.4).high_s
+
+
+@pytest.mark.parametrize(
+    ("virtual", "spread", "noise"), [(False, None, NOISE), (False, 0.1, 0.1), (True, None, 0.0), (True, 0.1, 0.1)]
+)
+def test_on_a_virtual_clock_a_measurement_differs_by_no_more_than_its_simulations(
+    virtual: bool, spread: float | None, noise: float
+) -> None:
+    alike: Any = [SimpleNamespace(metrics=SimpleNamespace(elapsed_s=5.0))] * 3
+    measured: Any = SimpleNamespace(spread=spread, base=SimpleNamespace(virtual=virtual))
+    assert judge._noise(measured, {8: alike}) == noise
 
 
 @pytest.mark.parametrize(

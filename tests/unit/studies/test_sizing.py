@@ -173,8 +173,8 @@ def test_memory_grows_with_threads_and_results() -> None:
 
 
 def test_a_run_may_hold_more_than_its_simulations_by_as_much_as_these_differ() -> None:
-    assert _most([5e9, 5e9, 5e9]) == 5e9
-    assert _most([4e9, 5e9]) == 6e9
+    assert _most({1: [5e9, 5e9, 5e9], 2: [2e9], 4: [0.0, 0.0]}) == {1: 5e9, 2: 2e9, 4: 0.0}
+    assert _most({1: [5e9, 5e9], 2: [4e9, 6e9]}) == {1: pytest.approx(7e9), 2: pytest.approx(7e9)}
 
 
 def test_unmeasured_threads_are_an_error_of_their_own() -> None:
@@ -183,6 +183,10 @@ def test_unmeasured_threads_are_an_error_of_their_own() -> None:
     assert (sure.low_s, sure.high_s) == (pytest.approx(8.0), pytest.approx(12.5))
     assert 7.0 < unsure.low_s < 8.0
     assert 12.5 < unsure.high_s < 1.2 * 12.5
+
+
+def test_threads_of_a_simulated_cluster_count_as_measured() -> None:
+    assert [contention.Contention(1, virtual=each).sure(2) for each in (True, False)] == [True, False]
 
 
 @hypothesis.given(st.floats(0.01, 1.0), st.integers(2, 16))

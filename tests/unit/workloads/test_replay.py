@@ -176,6 +176,25 @@ def test_replay_submits_tasks_as_the_recorded_results_arrived(
     assert order == ["slow", "quick", "of_quick", "of_slow", "rest"]
 
 
+@pytest.mark.parametrize("window", [0, 2])
+def test_replay_keeps_no_more_tasks_running_than_the_recorded_client(
+    inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """Without a window the client sent six tasks without waiting."""
+    running = list[int]()
+    sending = inproc.client.map
+
+    def noted(*args: Any, **options: Any) -> Any:
+        running.append(sum(not future.done() for future in inproc.client.futures.values()))
+        return sending(*args, **options)
+
+    monkeypatch.setattr(inproc.client, "map", noted)
+    tasks = tuple(RecordedTask(0, 0.2, submission=i) for i in range(6))
+    graph = RecordedGraph(("part",), tasks, (Submission(),) * 6, window=window)
+    replay.replay.run(inproc.client, graph=written(tmp_path, graph))
+    assert max(running) == (1 if window else 5)
+
+
 def test_a_task_waits_for_its_dependencies_even_if_its_turn_has_come(inproc: Place, tmp_path: Path) -> None:
     tasks = list(AS_COMPLETED.tasks)
     tasks[3] = dataclasses.replace(tasks[3], needs=(2,))
