@@ -19,7 +19,7 @@ Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST = "awaited_in_loop:rewrite", "persist:rewrite"
 _BATCHES, _WINDOW, _COROUTINES = "batches:rewrite", "window:rewrite", "awaited_coroutines:rewrite"
-_PASSED_ON, _UNHASHED = "passed_on:rewrite", "unhashed:rewrite"
+_PASSED_ON, _UNHASHED, _FIRST = "passed_on:rewrite", "unhashed:rewrite", "window:first_completed"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
@@ -41,6 +41,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
         "workers_awaited:rewrite",
         _PASSED_ON,
         _DELAYED,
+        "parallel_open:rewrite",
         "computed_late:rewrite",
     ),
     "large-graph": (_PASSED_ON, _SCATTER, _DELAYED, _LARGER),
@@ -50,10 +51,11 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),
     "sequential-graph": ("combined_in_pairs:rewrite",),
-    "straggler": ("left_out:wait", _BATCHES, "longest_first:rewrite"),
-    "skewed-tasks": ("left_out:wait", _BATCHES, "longest_first:rewrite"),
+    "straggler": ("left_out:wait", _FIRST, _BATCHES, "longest_first:rewrite"),
+    "skewed-tasks": ("left_out:wait", _FIRST, _BATCHES, "longest_first:rewrite"),
     "tiny-tasks": (_LARGER, "item_lists:rewrite", "batches:longer"),
     "adaptive-scaling": ("adapt_minimum:rewrite",),
+    "event-loop-blocked": ("plain_function:rewrite",),
     "gil-bound": ("cluster_threads:rewrite",),
     "undersubscribed-threads": ("cluster_threads:rewrite",),
     "worker-restriction": ("left_out:workers",),

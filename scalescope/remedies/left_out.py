@@ -53,7 +53,10 @@ def _configured(module: cst.Module) -> Answer:
 
 
 def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    return _rewrite(module, place, ("Parallel",), ("backend",), "joblib computes on the cluster")
+    found = _rewrite(module, place, ("Parallel",), ("backend", "require"), "joblib computes on the cluster")
+    if isinstance(found, Patched):
+        return found
+    return _rewrite(module, place, ("Parallel",), ("require",), "joblib computes on the cluster")
 
 
 def restart(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

@@ -1,11 +1,24 @@
-"""A window of futures that is too small: so many more are submitted before the loop over `as_completed`."""
+"""A window of futures: more are sent before the loop over `as_completed`, or it goes on with the first that ends."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from scalescope.model.finding import IN_FLIGHT, SENT, Finding, Place
-from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, resized, walk
+from scalescope.remedies.source import (
+    Answer,
+    NotHere,
+    Patched,
+    Refused,
+    Setting,
+    Source,
+    answer,
+    becomes,
+    called,
+    resized,
+    walk,
+    with_argument,
+)
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -28,6 +41,28 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     ]
     windows += [each for wait in waits if source.function(wait) in functions if (each := _sliced(source, wait))]
     return answer(wider, source, windows if len(windows) == 1 else [], "no window of futures is plain to see")
+
+
+def first_completed(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    """`done, pending = wait(pending)` goes on when the first of them has ended, not all."""
+    source = Source(module)
+    waits = [each for each in source.at(cst.Call, place) if called(each) == "wait"]
+    return answer(_with_first, source, waits, "no `wait` stands at that line")
+
+
+def _with_first(source: Source, call: cst.Call) -> Patched:
+    match source.parent(call), call.args:
+        case (
+            cst.Assign(
+                targets=[
+                    cst.AssignTarget(target=cst.Tuple(elements=[_, cst.Element(value=cst.Name(value=pending))])),
+                ]
+            ),
+            [cst.Arg(value=cst.Name(value=waited), keyword=None, star=""), *_],
+        ) if pending == waited:
+            changed = with_argument(source, call, 'return_when="FIRST_COMPLETED"')
+            return Patched(source.edited({call: becomes(changed)}).module, "it goes on with the first that ends")
+    raise Refused("what has not ended is not waited for again")
 
 
 def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:

@@ -54,6 +54,27 @@ SCRIPTS = {
         if __name__ == "__main__":
             asyncio.run(main())
     """,
+    "plain_function": """
+        async def scored(part):
+            return score(part)
+
+        ---
+        print(sum(client.gather(client.map(scored, range(16)))))
+    """,
+    "parallel_open": """
+        import xarray as xr
+
+        def shifted(data):
+            time.sleep(0.3)
+            return data + 1
+
+        ---
+        for day in range(8):
+            xr.Dataset({"v": (("t", "x"), np.ones((1, 4)) * day)}, {"t": [day]}).to_netcdf(f"{day}.nc", engine="scipy")
+        files = [f"{day}.nc" for day in range(8)]
+        data = xr.open_mfdataset(files, engine="scipy", combine="by_coords", preprocess=shifted)
+        print(float(data.v.sum()))
+    """,
     "batches": """
         ---
         parts, total = list(range(16)), 0
@@ -81,6 +102,20 @@ SCRIPTS = {
             for part in islice(rest, 1):
                 seq.add(client.submit(score, part))
         print(total)
+    """,
+    "window:first_completed": """
+        def uneven(part):
+            time.sleep(0.4 if part % 5 == 0 else 0.05)
+            return part
+
+        ---
+        running, total = set(), 0
+        for part in range(40):
+            if len(running) >= 8:
+                done, running = wait(running)
+                total += sum(each.result() for each in done)
+            running.add(client.submit(uneven, part))
+        print(total + sum(client.gather(list(running))))
     """,
     "persist": """
         import dask.bag as db

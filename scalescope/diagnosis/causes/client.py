@@ -43,6 +43,7 @@ WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(da
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
 # Number of times, and share of the seconds, that the client did the same while tasks ran, from which it is a habit
 OFTEN, OVERLAP = 2, 0.02
+ALL_AT_ONCE = 0.8  # calls of actors at a time for each worker, from which they are spread as they should be
 LITTLE = 2**20  # bytes of results; gathering less than that is no remedy
 GATHERS = Premise[Observation](
     "The client gathers at least 1 MiB, or the size of its results is unknown.",
@@ -240,6 +241,8 @@ def client_waits(observation: Observation) -> Finding | None:
         return None
     did = f"waited in `{words.cut(spent.what) or 'a call'}`"
     if called is not None and called.lost_s > 0.5 * spent.lost_s:
+        if called.at_once >= ALL_AT_ONCE * len(observation.measured.addresses):
+            return None
         calls, on = plural(called.calls, "call"), plural(called.workers, "worker")
         said = f": {calls} of actors (`{called.method}`) ran on {on}"
         return spent.finding(CLIENT_WAITS, observation, did, said, CALL_MORE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.causes.gil_bound import GIL_BOUND, gil_bound
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
@@ -18,7 +19,7 @@ from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
@@ -161,6 +162,7 @@ def _coroutines(observation: Observation) -> Finding | None:
         confidence=0.9,
         severity=severity_of(share) if share >= NOTEWORTHY else Severity.LOW,
         link=COROUTINES_LINK,
+        place=Place.of(next(filter(is_users, spent.path[1:]), "")),
     )
 
 

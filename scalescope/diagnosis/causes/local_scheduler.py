@@ -8,18 +8,25 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import client_time
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import JOBLIB, PAST_THE_CLUSTER
+from scalescope.model.records import JOBLIB, LOCAL, PAST_THE_CLUSTER
 from scalescope.model.words import duration
 
-# What ran past the cluster, and the remedy: by whether it was joblib.
+RUN = "client.run"
+# What ran past the cluster's tasks, and the remedy
 SAID = {
-    False: (
+    LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
         "take `scheduler=` out of that call (or out of `dask.config`): without it, Dask computes on the cluster",
     ),
-    True: (
+    JOBLIB: (
         "joblib at {where} computed beside it, by a backend of its own",
-        "call it under `joblib.parallel_config(backend='dask')`, and without `backend=` in `Parallel(...)`, which wins",
+        "call it under `joblib.parallel_config(backend='dask')`, and without `backend=` or `require=` in "
+        "`Parallel(...)`, which win",
+    ),
+    RUN: (
+        "`client.run` at {where} ran a function in the event loops of workers, and waited for it each time",
+        "make tasks of it, all before the first result is awaited: `client.submit(f, ..., workers=[address])`, then "
+        "`client.gather(futures)`",
     ),
 }
 
@@ -28,7 +35,7 @@ LOCAL_SCHEDULER = TrialCause(
     title="Dask computes past the cluster",
     needs="For at least 10 % of the worker time, and 0.1 s, one of Dask's own schedulers (`threads`, `processes` or "
     "`sync`) computed in the client's process, or joblib with another backend than Dask's, while the cluster had no "
-    "task.",
+    "task. Or there was no task at all, and `client.run` did the work.",
     ruled_out_by="Code of the client's own (client-busy). Tasks that ran on the cluster meanwhile.",
     remedy="Compute on the cluster: without `scheduler=`",
     link="https://docs.dask.org/en/stable/scheduling.html#configuration",
@@ -43,7 +50,8 @@ LOCAL_SCHEDULER = TrialCause(
 @LOCAL_SCHEDULER.finds
 def local_scheduler(observation: Observation) -> Finding | None:
     """`lost_s`: all threads, while such a scheduler computed and the cluster had no task."""
-    chosen = np.array([what in PAST_THE_CLUSTER for what in observation.column("client", "what")], dtype=bool)
+    past = PAST_THE_CLUSTER if observation.attempts is not None else (*PAST_THE_CLUSTER, RUN)
+    chosen = np.array([what in past for what in observation.column("client", "what")], dtype=bool)
     seconds, whole_s = observation.numbers("client", "seconds"), observation.trial.real_s
     if chosen.any() and observation.attempts is not None:
         seconds = client_time(observation).seconds.sum(axis=1) / observation.threads
@@ -53,14 +61,16 @@ def local_scheduler(observation: Observation) -> Finding | None:
         return None
     row = int(np.where(chosen, seconds, 0.0).argmax())
     where = observation.column("client", "where")[row]
-    said, remedy = SAID[observation.column("client", "what")[row] == JOBLIB]
+    how = observation.column("client", "what")[row]
+    said, remedy = SAID[how]
     return LOCAL_SCHEDULER.finding(
         observation,
         spent_s * observation.threads,
         f"For {duration(spent_s)} the cluster had no task: {said.format(where=where)}.",
         remedy,
-        Evidence("seconds in the client's own scheduler", round(spent_s, 3), "table client"),
+        Evidence("seconds past the cluster", round(spent_s, 3), "table client"),
         confidence=0.9,
         severity=None if observation.attempts is not None else Severity.HIGH,
+        link="https://distributed.dask.org/en/stable/client.html" if how == RUN else "",
         place=Place.of(str(where)),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from scalescope.analysis.attempts import codes
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import host
+from scalescope.diagnosis.evidence.inside_tasks import on_event_loops
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_column, threads_of_workers
 from scalescope.diagnosis.evidence.timeline import free_from, handed_over, occupied_from
@@ -41,7 +42,8 @@ TINY_TASKS = TrialCause(
     "it). Or a worker takes 5 ms or more (the median) to begin a task that it has on a thread that is free. Or tasks "
     "take 20 ms or less, and the time from one to the next (the median) is half a second of the call.",
     ruled_out_by="Short tasks with little time between them, or too few for that time to be felt. Waiting due to "
-    "restrictions, data locality or late workers. Idle threads with no task waiting.",
+    "restrictions, data locality or late workers. Idle threads with no task waiting. Coroutine functions that block "
+    "the event loop of their worker (event-loop-blocked).",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
@@ -55,7 +57,8 @@ TINY_TASKS = TrialCause(
 def tiny_tasks(observation: Observation) -> Finding | None:
     """`lost_s`: the part `not_assigned`, less what restrictions, locality and late workers explain."""
     attempts = observation.measured
-    if not observation.noteworthy("not_assigned"):
+    blocked = on_event_loops(observation)
+    if not observation.noteworthy("not_assigned") or (blocked and observation.share_of(blocked.seconds) >= NOTEWORTHY):
         return None
     useful, threads = attempts.useful, observation.threads
     durations = (attempts.stop - attempts.start)[useful]

@@ -23,6 +23,7 @@ FIRST = (
 )
 
 MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
+NEARLY = 0.8  # part of what equal parts would save, from which the order of the tasks is all that has to change
 ROUNDS = 3  # graphs from which the client sends tasks in rounds
 
 STRAGGLER = TrialCause(
@@ -133,6 +134,10 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
     saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads
     longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"
+    began, last = float(attempts.start[worst.tasks].min()), int(worst.tasks[-1])
+    ends_s = max(float(durations[-1]), float(durations.sum()) / worst.wide)  # seconds of the stage, the longest first
+    order_s = float(attempts.stop[last]) - began - ends_s
+    order = Remedy("start the longest first: `priority=`, or at the head of the list", saved_s=order_s)
     return SKEWED_TASKS.finding(
         observation,
         lost_s,
@@ -142,6 +147,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Remedy(FIRST, saved_s=0.0)
         if first
         else without_wait
+        or (order if order_s >= NEARLY * saved_s and not by_size else None)
         or Remedy(
             f"{divide}, and into more of them: at least {wanted:,} `{prefix}` tasks for "
             f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
@@ -171,6 +177,12 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
         text = (
             f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, each of "
             "which begins when its own inputs are there"
+        )
+    elif place is not None and not takes and len(np.unique(sent)) >= ROUNDS:
+        text = (
+            f"do not wait for all tasks of a round at {place.file}:{place.line}: take each as it ends (`as_completed`, "
+            "or `return_when='FIRST_COMPLETED'` of `wait`), and send the next, where no round needs the results of the "
+            "one before"
         )
     elif place is None and not takes and len(np.unique(sent)) >= ROUNDS:
         text = (

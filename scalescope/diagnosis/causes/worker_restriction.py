@@ -73,11 +73,19 @@ def _confined(observation: Observation) -> Finding | None:
     where = words.some([attempts.addresses[worker] for worker in worst.workers])
     who = f"{plural(len(worst.tasks), 'task')} `{worst.prefix}`"
     if worst.by == "resources":
+        alike = [each for each in found if each.names == worst.names]
+        holds = max(alike, key=lambda each: float((attempts.stop - attempts.start)[each.tasks].sum()))
+        who = " and ".join(f"{plural(len(each.tasks), 'task')} `{each.prefix}`" for each in alike[:2])
         summary = f"{who} ask for resources ({worst.names}) and waited for them on {where}"
         remedy = (
             "raise what workers offer (`dask worker --resources`) or lower `resources=` in the call that makes "
-            f"`{worst.prefix}` tasks"
+            f"`{holds.prefix}` tasks"
         )
+        if len(alike) > 1:
+            remedy = (
+                f"take `resources=` out of the call that makes `{holds.prefix}` tasks, which hold them longest, if "
+                "these need none; else raise what workers offer (`dask worker --resources`)"
+            )
     else:
         summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and had to wait"
         remedy = (

@@ -25,6 +25,7 @@ from scalescope.studies.planning import StudyAnswer, because
 from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
+BUSY = "host-overloaded"  # code of the finding that a host was too busy to trust what was measured
 LEVEL = 0.8  # confidence of the intervals
 NOISE = 0.03  # relative error of a measurement in real time, assumed without repeats
 # Prior: relative error of predicting twice the largest measured size, and its weight in errors at measured sizes. Both
@@ -95,6 +96,7 @@ class Prediction(Mapped):
     cores: int = 0  # cores of the host if it runs all workers in real time; otherwise, or if unknown, 0
     unchecked: str = ""  # why the largest measured size could not be predicted from the smaller ones
     fitted_at: Mapping[str, Any] = field(default_factory=dict)  # the parameter of the data, and its measured values
+    busy_host: bool = False  # True: other processes filled the host while it was measured
 
     def beyond_cores(self, size: PredictedSize) -> bool:
         """Whether the host has fewer cores than workers, so that only tasks that compute elsewhere take this time."""
@@ -103,7 +105,7 @@ class Prediction(Mapped):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to rely on the prediction."""
-        found = []
+        found = ["other processes filled the host while it was measured"] if self.busy_host else []
         if self.trust is not None and abs(math.log1p(self.trust.error)) >= math.log1p(WRONG):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
@@ -184,6 +186,7 @@ def judge(
         _cores(measured),
         _why_unchecked(simulated.known) if trust is None else "",
         growth.fitted_at if growth else {},
+        any(each.code == BUSY and each.limits_trust for trial in measured.typical for each in trial.findings),
     )
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts or found.missing))
 

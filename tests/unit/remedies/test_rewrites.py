@@ -114,6 +114,18 @@ CHANGES = {
         *("recomputation", "persist", 4, STEPS.format("g(x) + 1")),
         STEPS.format("(g(x) + 1).persist()"),
     ),
+    "a coroutine that awaits nothing": (
+        *("event-loop-blocked", "plain_function", 2, "async def f(x):\n    return g(x)\nfs = client.map(f, xs)"),
+        "def f(x):\n    return g(x)\nfs = client.map(f, xs)",
+    ),
+    "files opened in the client": (
+        *("client-busy", "parallel_open", 2, "def p(d):\n    return d + g(d)\nx = xr.open_mfdataset(fs, preprocess=p)"),
+        "def p(d):\n    return d + g(d)\nx = xr.open_mfdataset(fs, preprocess=p, parallel=True)",
+    ),
+    "the first that ends": (
+        *("straggler", "window:first_completed", 2, "for x in xs:\n    done, left = wait(left, return_when=ALL)"),
+        'for x in xs:\n    done, left = wait(left, return_when="FIRST_COMPLETED")',
+    ),
     "batches of an option": (
         *("straggler", "batches", 4, OPTION.format(8) + BATCHED),
         OPTION.format(64) + BATCHED,
@@ -179,6 +191,10 @@ UNCHANGED = {
     "a method that needs the round before": ("methods of actors", "a.step(x)", "a.step(s)"),
     "a name already": ("hash of scattered data", "broadcast=True", "hash=True"),
     "no step": ("a step in each round", "g(x)", "g(y)"),
+    "a coroutine that awaits": ("a coroutine that awaits nothing", "return g(x)", "return await g(x)"),
+    "a coroutine that is awaited, too": ("a coroutine that awaits nothing", "fs =", "run(f(1))\nfs ="),
+    "files that are opened in tasks": ("files opened in the client", "preprocess=p", "preprocess=p, parallel=False"),
+    "another name for what is left": ("the first that ends", "done, left", "done, rest"),
     "an option of more": ("batches of an option", "client.gather", "print(args.batch_size)\n    client.gather"),
     "a sleep for tasks": ("sleep for workers", "time.sleep", "client.submit(f)\ntime.sleep"),
     "a meta already": ("a function called for its meta", "(f, 1)", "(f, 1, meta=m)"),

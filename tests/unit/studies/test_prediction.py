@@ -640,6 +640,18 @@ def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: C
     assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
 
 
+@pytest.mark.parametrize("severity", [Severity.MEDIUM, Severity.INFO])
+def test_a_measurement_on_a_busy_host_makes_its_prediction_doubtful(
+    trial: Callable[..., Trial], severity: Severity
+) -> None:
+    busy = replace(trial(2, 64, 64), findings=(Finding("host-overloaded", severity, "", ""),))
+    measured = MeasuredSizes.of(run_of(busy, axes={"workers": (2,)}))
+    again = run_of(trial(2, 64, 64), trial(8, 64, 64))
+    answer = judge.judge(measured, judge.SimulatedSizes({}, again), (8,), Prices(), {}, 0.0)
+    assert answer.alarm is (severity is Severity.MEDIUM)
+    assert Prediction.from_mapping(answer.result).busy_host is answer.alarm
+
+
 def test_one_size_does_not_tell_whose_links_results_wait_for(trial: Callable[..., Trial]) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
     again = run_of(trial(2, 64, 64), trial(8, 64, 64))

@@ -88,7 +88,7 @@ def test_a_scheduler_of_dask_in_the_client_is_found_beside_an_idle_cluster(secon
         assert finding.place == Place("my_job.py", 9, "main")
 
 
-@pytest.mark.parametrize("what", [LOCAL, JOBLIB])
+@pytest.mark.parametrize("what", [LOCAL, JOBLIB, "client.run"])
 def test_what_computes_past_the_cluster_is_the_reason_why_nothing_was_measured(what, golden):
     trial = replace(
         Cluster(2).observe([]).trial, real_s=5.0, facts={"ran": "script"}, reason="no task ran on the cluster"
@@ -317,6 +317,13 @@ def test_actors_that_are_called_all_at_once_or_for_a_short_time_are_healthy():
     trial = replace(observed.trial, findings=())
     assert diagnose(Sweep("mine"), [trial]).findings[0].code == "healthy"
     assert not find(acting([(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01))
+
+
+def test_actors_of_unlike_speed_that_are_all_called_at_once_are_healthy():
+    """Seven of eight wait for the slowest in each turn."""
+    observed = acting([(worker, 0.1 + 0.6 * turn) for turn in range(8) for worker in range(8)])
+    assert observed.share("client") > 0.1
+    assert not find(observed)
 
 
 def test_actors_called_one_after_another_are_found_as_results_awaited_in_loop(golden):

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
-from support.small_cluster import Cluster, Task
+from support.small_cluster import Cluster, Task, find
 
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
@@ -256,6 +256,13 @@ def test_a_call_that_blocks_the_event_loop_is_named(call, threads, golden):
     finding = golden(only(findings, "event-loop-blocked"))
     assert finding.lost_s == pytest.approx(0.95 * 40.0 * (threads - 1), rel=0.1)
     assert finding.gain.predicted_s < 0.6 * finding.gain.now_s
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_tasks_that_wait_for_a_blocked_event_loop_are_not_called_too_small(blocked):
+    run = Cluster(2, 2, gap_s=0.2).run([Task(0.2, "load") for _ in range(80)])
+    tables = {**run.tables, **inside({"load": (0.0, 16.0)}, {BLOCKS if blocked else SLEEP: 1600})}
+    assert ("tiny-tasks" in find(observed(run.trial, tables))) is not blocked
 
 
 @pytest.mark.parametrize(("stack", "threads"), [(BLOCKS, 1), ("event-loop;job.py:7 load", 4)])

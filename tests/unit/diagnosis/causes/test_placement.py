@@ -87,6 +87,22 @@ def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(other
     assert finding.severity is severity
 
 
+def test_of_tasks_with_the_same_resource_those_that_hold_it_longest_are_to_do_without(golden):
+    said = {"workers": [], "hosts": [], "resources": {"DISK": 1}}
+    events = [(0.0, "restriction", {"prefix": prefix, **said}) for prefix in ("extract", "analyse")]
+    given = [(f"extract-{i}", "extract", i, i // 2, i // 2 + 1.0) for i in range(8)]
+    given += [(f"analyse-{i}", "analyse", i, 4 + i // 2 * 5.0, 9 + i // 2 * 5.0) for i in range(8)]
+    rows = [
+        {
+            "key": key, "prefix": prefix, "group": prefix, "worker": f"tcp://10.0.0.{i % 2}:4000",
+            "start": start + 1e-9, "stop": stop, "done": stop, "span": 1.0, "allowed": 2, "runnable": 0.0,
+        }
+        for key, prefix, i, start, stop in given
+    ]  # fmt: skip
+    finding = golden(find(Cluster(2, 2, events=events).observe(rows))["worker-restriction"])
+    assert "makes `analyse` tasks" in finding.remedy
+
+
 # ------------------------------------------------------------------ late workers
 
 

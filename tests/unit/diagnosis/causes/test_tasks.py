@@ -10,7 +10,7 @@ from support.findings import only, watched
 from support.small_cluster import Cluster, Graph, Task, find
 
 from scalescope.diagnosis.partitions import block, fewer, more
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Place, Severity
 from scalescope.model.partition_calls import PartitionCall
 
 SIZES = [(4, 1), (10, 1), (8, 4), (40, 1), (100, 2)]
@@ -38,6 +38,19 @@ def test_stragglers_of_rounds_that_need_nothing_of_each_other_are_told_to_send_a
     tasks = [Task(9.0 if i == j else 1.0, "render", graph=j) for j in range(8) for i in range(8)]
     run = Cluster(8).run(tasks, [Graph(), *[Graph(after=j) for j in range(7)]])
     golden(find(watched(run, (72.0, ("my_job.py:37 main", "as_completed", 1))))["straggler"])
+
+
+def test_rounds_that_wait_for_all_of_their_tasks_go_on_with_the_first_that_ends(golden):
+    tasks = [Task(9.0 if i == j else 1.0, "render", graph=j) for j in range(8) for i in range(8)]
+    run = Cluster(8).run(tasks, [Graph(), *[Graph(after=j) for j in range(7)]])
+    finding = golden(find(watched(run, (72.0, ("my_job.py:37 main", "wait", 1))))["straggler"])
+    assert finding.place == Place("my_job.py", 37, "main")
+
+
+def test_one_very_long_task_among_unequal_ones_is_only_to_start_first(golden):
+    rng = random.Random(2)
+    tasks = [Task(rng.uniform(0.5, 2.0), "run") for _ in range(30)] + [Task(14.0, "run")]
+    golden(find(Cluster(4).run(tasks))["skewed-tasks"])
 
 
 @pytest.mark.parametrize("nbytes", [0, 100_000])
