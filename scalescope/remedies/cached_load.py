@@ -62,6 +62,8 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
 
 def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> None:
     own = {each.name.value for each in walk(function.params) if isinstance(each, cst.Param)}
+    assigned = [each for each in walk(function.body) if isinstance(each, cst.Assign) and _is_seeded(each.value)]
+    own |= {dotted(each.targets[0].target) for each in assigned}
     calls = [each for each in walk(function.body) if isinstance(each, cst.Call)]
     made = {each.name.value: each for each in source.all(cst.ClassDef)}
     if any(isinstance(each, cst.Global | cst.Nonlocal | cst.Yield | cst.Del) for each in walk(function.body)):
@@ -71,13 +73,23 @@ def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> N
         reads = mode is None or (isinstance(mode.value, cst.SimpleString) and not set("wax+") & {*mode.value.value})
         if text.endswith("open") and not reads:
             raise Refused(f"`{name}` writes")
-        plain = text in READS | HARMLESS or called(each) in PLAIN or is_pure(each)
+        plain = text in READS | HARMLESS or called(each) in PLAIN or is_pure(each) or _is_seeded(each)
         plain = plain or (text in made and _is_frozen(source, made[text]))
         if not plain and root(each.func) not in own:
             raise Refused(f"it is not known what `{called(each)}` does in `{name}`")
     targets = [each.target for each in walk(function.body) if isinstance(each, cst.AssignTarget)]
     if any(isinstance(each, cst.Attribute) and root(each) != "self" for each in targets):
         raise Refused(f"`{name}` changes something outside")
+
+
+def _is_seeded(node: cst.CSTNode) -> bool:
+    """Whether it makes random numbers that are the same each time."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=cst.Call() as made)) if called(made) == "default_rng":
+            return bool(made.args)
+        case cst.Call():
+            return called(node) == "default_rng" and bool(node.args)
+    return False
 
 
 def _is_frozen(source: Source, made: cst.ClassDef) -> bool:

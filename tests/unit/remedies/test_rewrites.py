@@ -99,6 +99,7 @@ def task(x):
     e = engine()
     return e.at(x)
 """
+SEEDED = ENGINE.replace("np.arange(9)", "np.random.default_rng(3).normal(size=9)")
 CHANGES = {
     "methods of actors": (
         *("results-awaited-in-loop", "awaited_in_loop", 1),
@@ -186,6 +187,10 @@ CHANGES = {
         *("task-overhead", "cached_load", 11, ENGINE),
         "import functools\n" + ENGINE.replace("def engine", "@functools.lru_cache(maxsize=8)\ndef engine"),
     ),
+    "an object of the same random numbers": (
+        *("task-overhead", "cached_load", 11, SEEDED),
+        "import functools\n" + SEEDED.replace("def engine", "@functools.lru_cache(maxsize=8)\ndef engine"),
+    ),
 }  # fmt: skip
 UNCHANGED = {
     "a method that needs the round before": ("methods of actors", "a.step(x)", "a.step(s)"),
@@ -206,6 +211,7 @@ UNCHANGED = {
     "a restart after the rounds": ("a restart in each round", "    client.restart()", "client.restart()"),
     "a backend of all": ("joblib beside the cluster", "y =", "parallel_backend('threading')\ny ="),
     "a method that stores": ("an object that stays as it is", "return self.table[x]", "self.x = x"),
+    "an object of random numbers": ("an object that stays as it is", "np.arange(9)", "default_rng().normal(9)"),
     "an object that is passed on": ("an object that stays as it is", "return e.at(x)", "return e"),
 }
 
