@@ -34,4 +34,4 @@ def _parallel(source: Source, call: cst.Call) -> Patched:
     if argument(call, "parallel"):
         raise Refused("it has `parallel=` already")
     changed = with_argument(source, call, "parallel=True")
-    return Patched(source.edited({call: becomes(changed)}).module, "files are opened in tasks")
+    return Patched(source.edited({call: becomes(changed)}).module, "files are opened in tasks", "others")

@@ -31,8 +31,8 @@ SENDS = {"map", "submit", "delayed"}  # calls that make tasks
 ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
 
 
-# What the client gets afterwards: the same; less, where results stay on the cluster; or others, where it got the parts
-# of what it made of them itself
+# What the client gets afterwards: the same; less, where results stay on the cluster; or others, where it had or got the
+# parts of what it made of them itself
 Values = Literal["same", "fewer", "others"]
 
 
