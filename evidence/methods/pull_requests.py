@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def main() -> int:
     known = {each["number"]: each for each in map(json.loads, lines) if each["key"] == key}
     missing = [number for number in range(given.times) if number not in known]
     with ThreadPoolExecutor(1 if given.cluster == "local" else 4) as pool, given.output.open("a") as output:
-        for found in pool.map(lambda number: compared(number, given.cluster, given.change), missing):
+        running = [pool.submit(compared, number, given.cluster, given.change) for number in missing]
+        for found in (each.result() for each in as_completed(running)):
             known[found["number"]] = found
             output.write(json.dumps({"key": key, **found}) + "\n")
             output.flush()
