@@ -59,13 +59,13 @@ SCRIPTS = {
             return score(part)
 
         ---
-        print(sum(client.gather(client.map(scored, range(16)))))
+        print(sum(client.gather(client.map(scored, range(10)))))
     """,
     "parallel_open": """
         import xarray as xr
 
         def shifted(data):
-            time.sleep(0.3)
+            time.sleep(0.2)
             return data + 1
 
         ---
@@ -130,7 +130,7 @@ SCRIPTS = {
         import dask.array as da
 
         def block(block_id=None):
-            time.sleep(0.3)
+            time.sleep(0.2)
             return np.full((10, 10), sum(block_id))
 
         ---
@@ -170,7 +170,7 @@ SCRIPTS = {
     """,
     "left_out:wait": """
         def slow(part):
-            time.sleep(2 if part == 0 else 0.1)
+            time.sleep(1.5 if part == 0 else 0.1)
             return part
 
         ---
@@ -240,7 +240,7 @@ SCRIPTS = {
     """,
     "unhashed": """
         ---
-        [data] = client.scatter([{str(i): [i] for i in range(400_000)}])
+        [data] = client.scatter([{str(i): [i] for i in range(300_000)}])
         print(client.submit(len, data).result())
     """,
     "computed_late": """
@@ -259,7 +259,7 @@ SCRIPTS = {
         import pandas as pd
 
         def clean(frame):
-            time.sleep(0.5)
+            time.sleep(0.3)
             return frame
 
         ---
@@ -270,14 +270,14 @@ SCRIPTS = {
     """,
     "lazy_call": """
         ---
-        print(sum(dask.compute(*[dask.delayed(score(part)) for part in range(16)])))
+        print(sum(dask.compute(*[dask.delayed(score(part)) for part in range(12)])))
     """,
     "workers_awaited": """
         if __name__ == "__main__":
             cluster = LocalCluster(n_workers=0, threads_per_worker=4, processes=False, dashboard_address=None)
             client = Client(cluster)
             cluster.scale(2)
-            time.sleep(3)
+            time.sleep(2)
             print(sum(client.gather(client.map(score, range(8)))))
             client.close()
             cluster.close()
@@ -309,7 +309,7 @@ SCRIPTS = {
 
         @dask.delayed
         def add(a, b):
-            time.sleep(0.2)
+            time.sleep(0.15)
             return a + b
 
         ---
@@ -321,7 +321,7 @@ SCRIPTS = {
             return number
 
         ---
-        numbers = sorted([2] * 48 + [24])
+        numbers = sorted([1] * 40 + [14])
         print(sum(client.gather(client.map(tenths, numbers, pure=False))))
     """,
     "item_lists": """
@@ -350,7 +350,7 @@ SCRIPTS = {
                 return self
 
             def __array__(self, dtype=None, copy=None):
-                time.sleep(0.15)
+                time.sleep(0.1)
                 return np.ones((1, 4))
 
         ---
