@@ -272,14 +272,13 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
     call = called(frames[0].f_code, frames[0].f_lasti)
     reads = call.rpartition(".")[2].startswith(_READING)
     if reads and users[0]:  # a function that is not in Python; its arguments are not known, but open files are
-        names = sorted({str(each.name) for each in frames[0].f_locals.values() if type(each) in _FILES})
+        names = sorted({str(each.name) for each in list(frames[0].f_locals.values()) if type(each) in _FILES})
         if names:
             yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
     for frame, of_user, caller, by_user in zip(frames, users, frames[1:], users[1:], strict=False):
         name = frame.f_code.co_name
-        reads = (
-            reads or name.lower().startswith(_SETTING_UP if of_user else _READING) or (of_user and _reads_file(frame))
-        )
+        reads = reads or name.lower().startswith(_SETTING_UP if of_user else _READING)
+        reads = reads or (of_user and _reads_file(frame))
         if by_user and (arguments := _arguments(frame)) is not None:
             name = getattr(frame.f_code, "co_qualname", name).removesuffix(".__init__").rpartition("<locals>.")[2]
             yield (name, arguments, frame_text(_info(caller))), reads
@@ -287,7 +286,7 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
 
 def _reads_file(frame: Any) -> bool:
     """Whether a file that can be read is open in a variable of a function."""
-    files = (each for each in frame.f_locals.values() if type(each) in _FILES)
+    files = [each for each in list(frame.f_locals.values()) if type(each) in _FILES]  # those of a module may change
     return any(not each.closed and "r" in str(getattr(each, "mode", "")) for each in files)
 
 
