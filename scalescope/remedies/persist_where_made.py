@@ -9,7 +9,20 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.persist import CHAINS, persisted
-from scalescope.remedies.source import Answer, Patched, Refused, Source, answer, becomes, called, dotted, used, walk
+from scalescope.remedies.source import (
+    DELAYED,
+    HARMLESS,
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    becomes,
+    called,
+    dotted,
+    used,
+    walk,
+)
 
 # Calls that need values; `set_index` looks for its divisions
 VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max", "set_index"}
@@ -93,6 +106,8 @@ def _needs_values(node: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> b
 def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
     if not isinstance(value, (*CHAINS, cst.BinaryOperation)):
         return False
+    if isinstance(value, cst.Call) and dotted(value.func) in HARMLESS - {*DELAYED}:
+        return False  # a list or a number
     return not MAKES_NONE & {called(each) for each in walk(value) if isinstance(each, cst.Call)}
 
 

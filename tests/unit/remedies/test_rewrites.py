@@ -193,6 +193,7 @@ CHANGES = {
     ),
 }  # fmt: skip
 UNCHANGED = {
+    "a list of a loop": ("one collection of a loop", "load()", "list(load())"),
     "a method that needs the round before": ("methods of actors", "a.step(x)", "a.step(s)"),
     "a name already": ("hash of scattered data", "broadcast=True", "hash=True"),
     "no step": ("a step in each round", "g(x)", "g(y)"),
