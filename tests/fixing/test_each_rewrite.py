@@ -211,7 +211,7 @@ SCRIPTS = {
             return table[part]
 
         ---
-        table = {i: str(i) for i in range(40_000)}
+        table = {i: str(i) for i in range(120_000)}
         print(len(client.gather([client.submit(look_up, part, table) for part in range(12)])))
     """,
     "scatter:before_the_loop": """
@@ -219,9 +219,9 @@ SCRIPTS = {
             return table[part]
 
         ---
-        table = np.arange(3_000_000)
+        table = np.arange(10_000_000)
         total = 0
-        for part in range(40):
+        for part in range(25):
             data = client.scatter(table, broadcast=True)
             total += client.submit(look_up, part, data).result()
         print(total)
@@ -232,7 +232,7 @@ SCRIPTS = {
             return table[part]
 
         ---
-        table = {i: str(i) for i in range(40_000)}
+        table = {i: str(i) for i in range(100_000)}
         calls = []
         for part in range(12):
             calls.append(look_up(part, table))
