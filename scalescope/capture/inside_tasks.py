@@ -272,7 +272,7 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
     call = called(frames[0].f_code, frames[0].f_lasti)
     reads = call.rpartition(".")[2].startswith(_READING)
     if reads and users[0]:  # a function that is not in Python; its arguments are not known, but open files are
-        names = sorted({str(each.name) for each in list(frames[0].f_locals.values()) if type(each) in _FILES})
+        names = sorted({str(each.name) for each in _files(frames[0])})
         if names:
             yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
     for frame, of_user, caller, by_user in zip(frames, users, frames[1:], users[1:], strict=False):
@@ -286,8 +286,12 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
 
 def _reads_file(frame: Any) -> bool:
     """Whether a file that can be read is open in a variable of a function."""
-    files = [each for each in list(frame.f_locals.values()) if type(each) in _FILES]  # those of a module may change
-    return any(not each.closed and "r" in str(getattr(each, "mode", "")) for each in files)
+    return any(not each.closed and "r" in str(getattr(each, "mode", "")) for each in _files(frame))
+
+
+def _files(frame: Any) -> list[Any]:
+    # in one step: variables of a module may change meanwhile
+    return [each for each in list(frame.f_locals.values()) if type(each) in _FILES]
 
 
 def _arguments(frame: Any) -> str | None:

@@ -76,7 +76,7 @@ def prove(
     *,
     budget_s: float,  # seconds for all runs; the first pairs are run in any case
     says: Callable[[str], object] = lambda text: None,
-    values: Values = "same",  # what the patched script's client gets
+    values: Values = "same",  # values that the patched script's client gets
     virtual: bool = False,  # True: a simulated cluster's clock takes the times, also that of `recorded`
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""

@@ -106,7 +106,7 @@ class _Version:
 
     files: Mapping[Path, bytes] = field(default_factory=dict)  # contents, by relative path
     values: Mapping[str, Scalar] = field(default_factory=dict)
-    gets: Values = "same"  # what its client gets, beside that of the version before it
+    gets: Values = "same"  # values that its client gets, compared with the version before it
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from scalescope.remedies.source import (
     becomes,
     called,
     dotted,
+    is_main,
     written,
 )
 
@@ -143,6 +144,5 @@ def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
 
 
 def _check_guarded(source: Source) -> None:
-    tests = [source.text(each.test) for each in source.all(cst.If)]
-    if not any(text.startswith("__name__ ==") for text in tests):
+    if not any(map(is_main, source.all(cst.If))):
         raise Refused('worker processes import the script: put what it does below `if __name__ == "__main__":`')

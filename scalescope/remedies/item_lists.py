@@ -20,7 +20,7 @@ from scalescope.remedies.source import (
     binding,
     called,
     effects,
-    is_client,
+    of_client,
     times_as_much,
     used,
 )
@@ -39,17 +39,10 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         return _longer(source, sends, items)
 
     source = Source(module)
-    sends: list[Sends] = [each for each in source.all(cst.Call) if _is_sent_by_client(source, each, "map")]
-    sends += [each for each in source.all(cst.ListComp) if _is_sent_by_client(source, each.elt, "submit")]
+    sends: list[Sends] = [each for each in source.all(cst.Call) if of_client(source, each, "map")]
+    sends += [each for each in source.all(cst.ListComp) if of_client(source, each.elt, "submit")]
     near = source.nearest(sends, place) or sends[: len(sends) == 1]
     return answer(longer, source, near, "no call of `client.map` or list of `client.submit` stands at that line")
-
-
-def _is_sent_by_client(source: Source, node: cst.CSTNode, name: str) -> bool:
-    match node:
-        case cst.Call(func=cst.Attribute(value=client)):
-            return called(node) == name and is_client(source, client)
-    return False
 
 
 def _longer(source: Source, sends: Sends, items: int) -> Patched:
@@ -66,12 +59,12 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
     if not isinstance(positional[0].value, cst.Name | cst.Attribute):
         function = f"({function})"
     if isinstance(sends, cst.ListComp):
-        item, over = _item_of_list(source, sends, positional[1:], named)
+        arguments, variables, over = _loop(source, sends, positional[1:], named)
     elif len(positional) == 2:
-        item, over = ("item", "item"), positional[1].value
+        arguments, variables, over = "item", "item", positional[1].value
     else:
         raise Refused("the tasks have several arguments")
-    task = f"lambda batch: [{function}({item[0]}) for {item[1]} in batch]"
+    task = f"lambda batch: [{function}({arguments}) for {variables} in batch]"
     given = "".join(f", {source.text(each).rstrip(', ')}" for each in named)
     lists = f"list(toolz.partition_all({items}, {source.text(over)}))"
     changed = source.expression(f"{source.text(call.func.value)}.map({task}, {lists}{given})")
@@ -85,9 +78,9 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
     return Patched(source.edited(edits).importing("toolz"), f"a task has {items:,} items")
 
 
-def _item_of_list(
+def _loop(
     source: Source, sends: cst.ListComp, positional: list[cst.Arg], named: list[cst.Arg]
-) -> tuple[tuple[str, str], cst.BaseExpression]:
+) -> tuple[str, str, cst.BaseExpression]:
     """The arguments of a task and the variables of the loop, as they are written, and what the loop goes through."""
     loop = sends.for_in
     if loop.inner_for_in or loop.ifs or loop.asynchronous:
@@ -98,7 +91,7 @@ def _item_of_list(
     if any(used(each) & own for each in named):
         raise Refused("an argument by name differs from task to task")
     arguments = ", ".join(source.text(each).rstrip(", ") for each in positional)
-    return (arguments, source.text(loop.target)), loop.iter
+    return arguments, source.text(loop.target), loop.iter
 
 
 def _gathered(source: Source, sends: Sends) -> cst.Call:

@@ -1,4 +1,4 @@
-"""What is better left out: the arguments `workers`, `pre_dispatch`, `backend` and `scheduler`, a wait, a restart."""
+"""What is better left out: `workers`, `pre_dispatch`, `backend`, `require` and `scheduler`, a wait, a restart."""
 
 from __future__ import annotations
 

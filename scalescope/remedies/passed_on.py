@@ -21,6 +21,7 @@ from scalescope.remedies.source import (
     dotted,
     is_client,
     is_prefect_task,
+    of_client,
     walk,
 )
 
@@ -104,4 +105,4 @@ def _sends(source: Source, call: cst.Call) -> bool:
     """Whether a call of a client or a Prefect task sends tasks."""
     if not isinstance(call.func, cst.Attribute) or called(call) not in SENDS:
         return False
-    return is_client(source, call.func.value) or is_prefect_task(source, dotted(call.func.value))
+    return of_client(source, call, *SENDS) or is_prefect_task(source, dotted(call.func.value))

@@ -20,6 +20,7 @@ from scalescope.remedies.source import (
     becomes,
     called,
     dotted,
+    is_main,
     used,
     walk,
 )
@@ -46,10 +47,6 @@ def _users(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.Fun
     names = {each.name.value for each in functions}
     found = dict.fromkeys(source.function(each) for each in source.all(cst.Name) if each.value in names)
     return [each for each in found if each not in functions]
-
-
-def _is_main(condition: cst.If) -> bool:
-    return isinstance(condition.test, cst.Comparison) and dotted(condition.test.left) == "__name__"
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place |
 
 def _steps(body: cst.CSTNode, functions: dict[str, cst.FunctionDef]) -> Iterator[_Step]:
     for each in body.children:
-        if isinstance(each, cst.With) or (isinstance(each, cst.If) and _is_main(each)):
+        if isinstance(each, cst.With) or (isinstance(each, cst.If) and is_main(each)):
             yield from _steps(each.body, functions)
         elif isinstance(each, cst.SimpleStatementLine):
             match each.body:

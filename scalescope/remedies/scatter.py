@@ -17,7 +17,7 @@ from scalescope.remedies.source import (
     bound,
     called,
     changed,
-    is_client,
+    of_client,
     stored,
     targets,
     used,
@@ -29,8 +29,7 @@ ONCE = ("scatter", "delayed")
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
-    calls = [each for each in source.all(cst.Call) if called(each) in ("submit", "map")]
-    calls = [each for each in calls if isinstance(each.func, cst.Attribute) and is_client(source, each.func.value)]
+    calls = [each for each in source.all(cst.Call) if of_client(source, each, "submit", "map")]
 
     def scattered(source: Source, call: cst.Call) -> Patched:
         return _scattered(source, call, large_argument(source, call, call.args[1:], call.args[0].value, place))

@@ -561,6 +561,19 @@ def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> c
     return values[0]
 
 
+def is_main(condition: cst.If) -> bool:
+    """Whether it is `if __name__ == "__main__":`."""
+    return cst.Module([]).code_for_node(condition.test).startswith("__name__ ==")
+
+
+def of_client(source: Source, node: cst.CSTNode, *names: str) -> bool:
+    """Whether it calls one of these methods of a Dask client."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=client)):
+            return called(node) in names and is_client(source, client)
+    return False
+
+
 def is_client(source: Source, node: cst.CSTNode) -> bool:
     """Whether an expression is a name that the module binds to a Dask client."""
     if not isinstance(node, cst.Name):

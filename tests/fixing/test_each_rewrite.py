@@ -391,16 +391,12 @@ SCRIPTS = {
 }
 
 
-def names() -> set[str]:
-    return {name for code in REWRITES for name, _ in rewrites(code)}
-
-
 def test_each_rewrite_has_a_script() -> None:
-    assert set(SCRIPTS) == names()
+    assert set(SCRIPTS) == {name for code in REWRITES for name, _ in rewrites(code)}
 
 
 def seconds(recording: running._Recording, other: running._Recording) -> float:
-    """Those of the recorded clusters; those of the whole script where the other has more or fewer of these."""
+    """Seconds of the recorded clusters, or of the whole script where the other recording has more or fewer clusters."""
     if len(recording.accounts) != len(other.accounts):
         return recording.outcome.seconds
     return sum(trial.metrics.elapsed_s or 0.0 for trial, _ in recording.accounts if trial.metrics)

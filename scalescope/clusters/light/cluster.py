@@ -22,7 +22,7 @@ from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.emulation_limit import EmulationLimit
 
 STOP_TIMEOUT_S = 5.0
-TASKS, ROUNDS = 150, 3  # in a burst of empty tasks, and such bursts after the warm-up
+TASKS, ROUNDS = 150, 3  # empty tasks of a burst, and bursts after the warm-up
 
 _logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import numpy as np
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.client_time import held_back_at
-from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
+from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, DelayedBatch, delayed_batches
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.task_batches import are_first, task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column, task_needs
@@ -23,6 +23,7 @@ FIRST = (
 )
 
 MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
+LONGEST_FIRST = "start the longest first: `priority=`, or at the head of the list"
 NEARLY = 0.8  # part of what equal parts would save, from which the order of the tasks is all that has to change
 ROUNDS = 3  # graphs from which the client sends tasks in rounds
 
@@ -134,10 +135,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
     saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads
     longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"
-    began, last = float(attempts.start[worst.tasks].min()), int(worst.tasks[-1])
-    ends_s = max(float(durations[-1]), float(durations.sum()) / worst.wide)  # seconds of the stage, the longest first
-    order_s = float(attempts.stop[last]) - began - ends_s
-    order = Remedy("start the longest first: `priority=`, or at the head of the list", saved_s=order_s)
+    order_s = _longest_first_saves_s(observation, worst)
     return SKEWED_TASKS.finding(
         observation,
         lost_s,
@@ -147,7 +145,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Remedy(FIRST, saved_s=0.0)
         if first
         else without_wait
-        or (order if order_s >= NEARLY * saved_s and not by_size else None)
+        or (Remedy(LONGEST_FIRST, saved_s=order_s) if order_s >= NEARLY * saved_s and not by_size else None)
         or Remedy(
             f"{divide}, and into more of them: at least {wanted:,} `{prefix}` tasks for "
             f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
@@ -164,6 +162,14 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         confidence=0.9,
         place=held_back_at(observation) if without_wait else None,
     )
+
+
+def _longest_first_saves_s(observation: Observation, held: DelayedBatch) -> float:
+    """Seconds by which the last of these tasks, the longest, would end earlier if the longest began first."""
+    attempts, tasks = observation.measured, held.tasks
+    durations = (attempts.stop - attempts.start)[tasks]
+    stage_s = max(float(durations[-1]), float(durations.sum()) / held.wide)
+    return float(attempts.stop[tasks[-1]] - attempts.start[tasks].min()) - stage_s
 
 
 def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
