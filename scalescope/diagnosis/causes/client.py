@@ -52,6 +52,7 @@ GATHERS = Premise[Observation](
 AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
 PACKED = 0.2  # part of the client's wait in which workers packed results, from which that is told
 SLOWLY = 20e6  # bytes a second; lists of numbers are packed with 3 MB/s, arrays with hundreds
+WORTH_PACKING = 2**16  # bytes of results; a worker that takes long for fewer waits for a core, or imports
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -140,6 +141,8 @@ class ClientSpending:
 
 def _packed_s(observation: Observation) -> float:
     """Seconds in which workers packed results, as slowly as only many Python objects are packed; else 0."""
+    if kept_bytes(observation) < WORTH_PACKING:
+        return 0.0
     seconds = sum(
         spent
         for context, _, activity, spent in fine_seconds(observation.tables)

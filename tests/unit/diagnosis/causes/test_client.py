@@ -21,10 +21,10 @@ SLEEP = ("my_job.py:61 prepare", "time.sleep", 0)
 ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 
-def rounds(count: int = 3, pause: float = 0.0) -> Observation:
+def rounds(count: int = 3, pause: float = 0.0, nbytes: int = 2**20) -> Observation:
     """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
     graphs = in_turn(count, pause)
-    return Cluster(8).run([Task(2.0, graph=i, nbytes=2**20) for i in range(count) for _ in range(8)], graphs)
+    return Cluster(8).run([Task(2.0, graph=i, nbytes=nbytes) for i in range(count) for _ in range(8)], graphs)
 
 
 def in_rounds(pause: float, doing: Doing, count: int = 3) -> Sequence[tuple[float, Doing]]:
@@ -113,9 +113,9 @@ def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(go
     golden(find(watched(rounds(pause=4.0), *in_rounds(4.0, ("my_job.py:9 main", TRAVERSED, 0))))["client-busy"])
 
 
-@pytest.mark.parametrize("packed_s", [0.05, 2.0])
-def test_results_that_are_packed_item_by_item_are_returned_as_arrays(packed_s, golden):
-    observed = watched(rounds(1), (2.0, GATHER), (4.0, GATHER))
+@pytest.mark.parametrize(("packed_s", "nbytes"), [(0.05, 2**20), (2.0, 2**20), (2.0, 64)])
+def test_many_results_that_are_packed_item_by_item_are_returned_as_arrays(packed_s, nbytes, golden):
+    observed = watched(rounds(1, nbytes=nbytes), (2.0, GATHER), (4.0, GATHER))
     packed = with_tables(observed, fine=[("get-data", "", "serialize", "seconds", packed_s)])
     golden(only(find(packed), "client-waits"))
 
