@@ -170,7 +170,7 @@ SCRIPTS = {
     """,
     "left_out:wait": """
         def slow(part):
-            time.sleep(1.5 if part == 0 else 0.1)
+            time.sleep(2.5 if part == 0 else 0.1)
             return part
 
         ---
