@@ -28,6 +28,16 @@ DIVISIONS = (
     "data once to find them"
 )
 
+ONE_TASK = (
+    "if equal calls give the same, `@delayed(pure=True)` or `delayed(f, pure=True)` makes them one task; or make each "
+    "call once, and use its result several times"
+)
+KEPT = (
+    "if equal calls give the same, make each once, before the first computation, and keep what it gives "
+    "(`dask.persist(...)`, or hold its future); or ask for all results together (`dask.compute(a, b)`), with "
+    "`@delayed(pure=True)`"
+)
+
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
@@ -129,19 +139,20 @@ def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks:
     if calls < DIFFERENT:  # one call, made again and again, is more likely a simulation
         return None
     share, place = percent(observation.share_of(lost_s)), asked_at(observation)
+    attempts = observation.measured
+    graphs = set(attempts.graph[np.array([each == prefix for each in attempts.prefix], dtype=bool)].tolist())
     return RECOMPUTATION.finding(
         observation,
         lost_s,
         f"`{prefix}` was called {tasks + calls:,} times with {calls:,} different arguments, each time as another task: "
         f"{share} of the worker time went to calls that had been made before.",
-        "if equal calls give the same, `@delayed(pure=True)` or `delayed(f, pure=True)` makes them one task; or make "
-        "each call once, and use its result several times",
+        ONE_TASK if len(graphs) <= 1 else KEPT,
         Evidence("tasks with the arguments of an earlier one", tasks, "table events, topic again"),
         Evidence("different arguments", calls, "table events, topic again"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table events"),
         confidence=0.6,
         severity=Severity.MEDIUM,
-        place=None if place is None else replace(place, name=prefix),
+        place=replace(place, name=prefix) if place is not None and len(graphs) <= 1 else place,
     )
 
 

@@ -268,11 +268,12 @@ def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers
     assert finding.lost_s == pytest.approx((times - 1) * each)
 
 
-@pytest.mark.parametrize("calls", [1, 8])
-def test_equal_calls_with_random_keys_are_recomputation_if_several_differ(calls, golden):
+@pytest.mark.parametrize(("calls", "graphs"), [(1, 1), (8, 1), (8, 4)])
+def test_equal_calls_with_random_keys_are_recomputation_if_several_differ(calls, graphs, golden):
     """One call that is made again and again may be a simulation."""
     told = {"prefix": "read", "step": "m.read", "first": "read", "tasks": 24, "seconds": 24.0, "calls": calls}
-    run = Cluster(4, events=[(9.0, AGAIN, told)]).run([Task(1.0, "read") for _ in range(32)])
+    tasks = [Task(1.0, "read", graph=i * graphs // 32) for i in range(32)]
+    run = Cluster(4, events=[(9.0, AGAIN, told)]).run(tasks, in_turn(graphs, 0.0))
     rows = from_rows("inside", [{"prefix": "read", "stack": WORK, "samples": 100}])
     findings = found(observed(run.trial, {**run.tables, **inside({"read": (30.0, 2.0)}), "inside": rows}))
     assert list(findings) == ["recomputation"] * (calls > 1)
