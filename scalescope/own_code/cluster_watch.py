@@ -57,6 +57,7 @@ class Look:
     came: int  # workers that have come since watching began
     standstill: Hang | None
     standing: Standstill | None = None  # the tasks of that standstill by line of code
+    moved: float = 0.0  # time at which a task had last begun or ended, as looks saw it; 0 before the first
 
     @property
     def idle(self) -> int:
@@ -112,6 +113,7 @@ class ClusterWatch:
         self.ended += ended
         self.busy_s += seen["seconds"]
         self.memory_peak = max(self.memory_peak, seen["memory"])
+        standstill, standing = self._standstill(now, seen)
         self.last = Look(
             now,
             seen,
@@ -120,7 +122,9 @@ class ClusterWatch:
             tuple(self._left),
             len(self._retired),
             self.came,
-            *self._standstill(now, seen),
+            standstill,
+            standing,
+            self._moved[1] if seen["began"] else 0.0,
         )
         return self.last
 

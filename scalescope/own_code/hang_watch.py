@@ -78,10 +78,13 @@ class HangWatch:
     def _without_tasks(self, look: Look) -> Hang | None:
         """A wait of the program for the cluster, while the scheduler has no task that has not ended."""
         waits = self._program.awaits() if self._program and not any(look.seen["left"].values()) else None
-        if waits is None or waits[2] < CALL_STILL_S:
+        if waits is None:
             return None
         where, call, seconds = waits
+        since = max(look.time - seconds, look.moved)  # the call may have waited for tasks, whose results are to come
+        if look.time - since < CALL_STILL_S:
+            return None
         said = f"The program waits in `{call or 'a call'}`" + (f" at {where}" if where else "")
         answer = "an answer of the scheduler or of workers" if look.seen["workers"] else "a worker: there is none"
         hint = f"{said}. The scheduler has no task that has not ended, so it waits for {answer}."
-        return Hang(look.time - seconds, (), 0, (), (hint,))
+        return Hang(since, (), 0, (), (hint,))

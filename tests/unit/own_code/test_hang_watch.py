@@ -56,16 +56,18 @@ def test_a_standstill_counts_as_hang_only_if_it_holds_at_the_last_look(
 
 
 @pytest.mark.parametrize(
-    ("left", "waits", "said"),
+    ("left", "waits", "moved", "said"),
     [
-        ({"processing": 0}, ("my_job.py:7 main", "client.scatter", 8.0), 1),
-        ({"processing": 0}, ("my_job.py:7 main", "client.scatter", 3.0), 0),
-        ({"processing": 0}, None, 0),
-        ({"processing": 2}, ("my_job.py:7 main", "client.gather", 8.0), 0),
+        ({"processing": 0}, ("my_job.py:7 main", "client.scatter", 8.0), 0.0, 1),
+        ({"processing": 0}, ("my_job.py:7 main", "client.scatter", 60.0), 92.0, 1),
+        ({"processing": 0}, ("my_job.py:7 main", "client.scatter", 3.0), 0.0, 0),
+        ({"processing": 0}, ("my_job.py:7 main", "client.gather", 60.0), 98.0, 0),  # its results are to come
+        ({"processing": 0}, None, 0.0, 0),
+        ({"processing": 2}, ("my_job.py:7 main", "client.gather", 8.0), 0.0, 0),
     ],
 )
 def test_a_call_of_the_client_that_no_task_explains_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, left: dict[str, int], waits: Any, said: int
+    monkeypatch: pytest.MonkeyPatch, left: dict[str, int], waits: Any, moved: float, said: int
 ) -> None:
     told: list[Any] = []
     looks = iter(range(3))
@@ -77,7 +79,7 @@ def test_a_call_of_the_client_that_no_task_explains_is_told_once(
             if next(looks, None) is None:
                 watch._over.set()
             seen = {"left": left, "workers": {"tcp://a": ()}}
-            return SimpleNamespace(stands=False, standstill=None, standing=None, time=100.0, seen=seen)
+            return SimpleNamespace(stands=False, standstill=None, standing=None, time=100.0, seen=seen, moved=moved)
 
     monkeypatch.setattr(hang_watch, "ClusterWatch", Watch)
     monkeypatch.setattr(hang_watch, "ClientCalls", lambda client: None)
