@@ -23,7 +23,7 @@ from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # seconds; where other processes fill the host, every process waits for a core
+STALL_ON_FULL_HOST_S = 0.5  # the same seconds on a host that other processes fill, where every process waits for a core
 COROUTINES_LINK = "https://distributed.dask.org/en/stable/asynchronous.html"
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)
@@ -83,7 +83,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
-    for stalls in costly:  # both may show the same stall: for each process, the larger sum counts
+    for stalls in costly:  # scheduler and workers may show the same stall: of each process, the larger sum counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)

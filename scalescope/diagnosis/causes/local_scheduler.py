@@ -12,7 +12,7 @@ from scalescope.model.records import JOBLIB, LOCAL, PAST_THE_CLUSTER
 from scalescope.model.words import duration
 
 RUN = "client.run"
-# What ran past the cluster's tasks, and the remedy
+# What computed without the cluster, and the remedy
 SAID = {
     LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",

@@ -34,9 +34,9 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
-MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # for workers of one thread
+MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # the same advice for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
-UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
+UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
 MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
 
@@ -57,7 +57,7 @@ MEMORY_SPILL = TrialCause(
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """`lost_s`: the part `spill`, waits that event loops busy with the disk can have caused, and shorter pauses."""
-    if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
+    if moved_bytes(observation) >= WORTH_TELLING:  # gpu-memory-full reports moves to the host
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
     lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)

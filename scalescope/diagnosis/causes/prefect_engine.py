@@ -124,7 +124,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         + (largest_part(observation) if carries_data else ""),
         Remedy(
             remedy,
-            # One task of each thread still costs it.
+            # one task of each thread keeps its cost
             saved_s=max(lost_s / observation.threads - around, 0.0),
             shorter_s=max(lost_s - observation.threads * around, 0.0),
         ),

@@ -21,7 +21,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
-DIFFERENT = 2  # different arguments of calls that are repeated, from which they are taken for the same work
+DIFFERENT = 2  # fewest different calls that count as the same work when they are repeated
 HALF = 0.5  # part of the repeated work that the client spent in `set_index`, from which that is the reason
 DIVISIONS = (
     "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
@@ -92,7 +92,7 @@ def _set_index_s(observation: Observation) -> float:
 
 
 def _fused(observation: Observation) -> Finding | None:
-    # work done twice is as much as the samples of both prefixes have in common
+    # The samples that both prefixes have in common are the work done twice.
     rows, profiles = [], inside(observation)
     for _, told in observation.events(AGAIN):
         later, before = (profiles.get(str(told[name])) for name in ("prefix", "first"))
@@ -126,7 +126,7 @@ def _fused(observation: Observation) -> Finding | None:
 
 
 def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks: int, calls: int) -> Finding | None:
-    if calls < DIFFERENT:  # one call, made again and again, is more likely a simulation
+    if calls < DIFFERENT:  # one call, made again and again, is rather a simulation
         return None
     share, place = percent(observation.share_of(lost_s)), asked_at(observation)
     return RECOMPUTATION.finding(

@@ -23,7 +23,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
-COMPUTES = 0.5  # cores used for each running task, from which CPU seconds tell how fast a processor is
+COMPUTES = 0.5  # least cores per running task for CPU seconds to tell how fast a processor is
 
 SLOW_WORKER = TrialCause(
     code="slow-worker",
@@ -142,9 +142,9 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):
         return None
     shares_host, lacked = _shares_host(observation, [each for each, _ in slow]), _without_core(observation)
-    excess = 1 - 1 / times  # share of its time beyond the usual
+    excess = 1 - 1 / times  # share of the slow worker's time that exceeds the usual one
     if shares_host and here is not None and here.idle <= FULL and not 0 < lacked[worker] < excess / 4:
-        return None  # which of its processes has a core is chance
+        return None  # chance decides which of the host's processes gets a core
     usual = np.setdiff1d(np.unique(attempts.worker[attempts.useful]), [each for each, _ in slow])
     if lacked[worker] - np.median(lacked[usual]) >= excess / 2:
         what = f"; its threads had no core for {percent(lacked[worker])} of the time"

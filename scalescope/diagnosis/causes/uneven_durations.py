@@ -22,10 +22,10 @@ FIRST = (
     "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
 )
 
-MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
+MOSTLY = 0.5  # share of the lost time that sending tasks at once would save, from which the client's wait is the reason
 LONGEST_FIRST = "start the longest first: `priority=`, or at the head of the list"
-NEARLY = 0.8  # part of what equal parts would save, from which the order of the tasks is all that has to change
-ROUNDS = 3  # graphs from which the client sends tasks in rounds
+NEARLY = 0.8  # share of the gain of equal parts that a better order reaches, from which the order is the remedy
+ROUNDS = 3  # fewest graphs that count as rounds of the client
 
 STRAGGLER = TrialCause(
     code="straggler",
@@ -178,7 +178,7 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     if saved_s is None or saved_s < MOSTLY * lost_s / observation.threads:
         return None
     here, there = task_needs(observation)
-    takes = bool((sent[here] != sent[there]).any())  # else what follows may need what the tasks before it wrote
+    takes = bool((sent[here] != sent[there]).any())  # else later tasks may need what earlier ones wrote
     if place is not None and takes:
         text = (
             f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, each of "

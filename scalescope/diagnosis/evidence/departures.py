@@ -67,7 +67,7 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 
-WAITED_S = 0.1  # seconds for which the client must have waited, before somebody missed what was lost
+WAITED_S = 0.1  # seconds of the client's waiting from which a lost result counts as missed
 
 
 def after_all_results(observation: Observation, departure: Departure) -> bool:
