@@ -51,20 +51,20 @@ _logger = logging.getLogger(__name__)
 class SubmittedJob:
     """A job that was submitted."""
 
-    id: str  # as the batch system names it
-    name: str  # within this cluster; its workers are `NAME-0`, `NAME-1` and so on
+    id: str  # number or name in the batch system
+    name: str  # name in this cluster; its workers are `NAME-0`, `NAME-1` and so on
     workers: int
-    threads: int  # of each worker
+    threads: int  # threads of each worker
 
 
 @dataclass(frozen=True)
 class PendingWorkers:
     """What is being waited for; no error."""
 
-    words: str  # a sentence
+    words: str  # what is awaited, as a sentence
     in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
-    reason: str = ""  # in the words of the system
-    estimated_start: float | None = None  # of the first waiting job, as the system estimates it; s since the epoch
+    reason: str = ""  # reason in the words of the system
+    estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch
     last_start: float | None = None  # expected start of the last job, if the system says one
 
 

@@ -30,9 +30,9 @@ class JobStatus:
     """A job that the system knows."""
 
     id: str
-    state: str  # as the system writes it
-    reason: str = ""  # why it waits, in the system's words
-    terms: JobTerms = NO_TERMS  # what it has by now
+    state: str  # state in the system's notation
+    reason: str = ""  # reason of its wait, in the system's words
+    terms: JobTerms = NO_TERMS  # present terms of the job
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class StatusCommand:
 
     command: str  # `{}` stands for the numbers of jobs
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
-    states: Mapping[str, str]  # category: its states, as the system's manual lists them
-    gone: re.Pattern[str]  # what is written of jobs that are no longer known
+    states: Mapping[str, str]  # states of each category, as in the system's manual
+    gone: re.Pattern[str]  # output for jobs that are no longer known
     release: str  # command that lets a held job go; `{}` stands for its number
     # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
@@ -154,9 +154,9 @@ HTCONDOR = StatusCommand(
         r"(?:undefined|(?P<reason>.*))$",
         re.MULTILINE,
     ),
-    # JobStatus among the attributes of jobs in the manual of HTCondor 24; 0 is in its sources alone
+    # JobStatus as the manual of HTCondor 24 lists it among the attributes of jobs; only its sources have 0
     {"waiting": "0 1", "held": "5", "running": "2", "suspended": "7", "ending": "6", "ended": "3 4"},
-    re.compile(r"(?!)"),  # it writes nothing, and ends well
+    re.compile(r"(?!)"),  # condor_q writes nothing about unknown jobs, and succeeds
     "condor_release {}",
     (re.compile(r"^\S+ \d (?:(?P<cores>\d+)|\S+) (?:(?P<memory>[\d.]+)|\S+) (?:(?P<time>\d+)|\S+) "),),
 )
