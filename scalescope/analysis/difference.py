@@ -38,13 +38,13 @@ from scalescope.model.words import size
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
 ALPHA = 0.01  # chance that any part of two equal runs is named
-# Least size of a part that is named
-LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock where repeats are equal
-LEAST_S = 0.05  # seconds, in real time: other processes of the host may take as much
+# Least size of a part for its row to get a name
+LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock, where repeats take equally long
+LEAST_S = 0.05  # seconds in real time: other processes of the host may take as much
 # Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
-CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
+CUT_OTHERWISE = 0.2  # two opposite terms are one part, `chunks`, from this ratio of the smaller to the larger
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
 EQUAL = 1e-9  # seconds up to which an amount counts as none
 
@@ -84,9 +84,9 @@ class PrefixAccount:
     """Cost of the tasks of one prefix in one trial."""
 
     tasks: int  # number of tasks that finished
-    busy_s: float  # thread-seconds in which they ran
-    idle_s: float = 0.0  # thread-seconds in which idle threads waited for them
-    first_s: float = 0.0  # when the first began, in seconds
+    busy_s: float  # thread-seconds in which these tasks ran
+    idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
+    first_s: float = 0.0  # start of the first of them, in seconds
     sent_at: str = ""  # line of the client that sent most of them, `my_job.py:61 prepare`; empty when unknown
     frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
 
@@ -106,7 +106,7 @@ class Account:
 
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
-    overheads: Mapping[Overhead, float]  # thread-seconds
+    overheads: Mapping[Overhead, float]  # thread-seconds by kind
     free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
     sent_bytes: float = 0.0  # bytes of the graphs that the client sent; 0 when unknown
 
@@ -141,12 +141,12 @@ class DifferencePart:
     name: str  # a prefix, a line of the client, or empty
     seconds: float  # of the call
     thread_s: float  # thread-seconds
-    low: float | None = None  # ends of the interval of `seconds`; None with one trial of a side
+    low: float | None = None  # lower end of the interval of `seconds`; None with one trial of a side
     high: float | None = None
-    named: bool = False  # whether it is large, and no chance
+    named: bool = False  # whether it is large enough, and not chance
     tasks: tuple[float, float] | None = None  # of A and B, on average over trials
     per_task_s: tuple[float, float] | None = None
-    where: str = ""  # of a part of tasks: what their threads did longer, or the line that sent them
+    where: str = ""  # where the threads of a part of tasks were longer, or the line that sent the tasks
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Difference:
     b_thread_s: float
     threads: tuple[int, int]  # threads asked for
     trials: tuple[int, int]
-    parts: tuple[DifferencePart, ...]  # the largest first, of those that are named; then the others
+    parts: tuple[DifferencePart, ...]  # the named parts, the largest first; then the others
     matches: tuple[Match, ...]  # prefixes that do not have the same name on both sides
     seed: int = SEED
 
@@ -377,7 +377,7 @@ def _divide(
     mean = _log_mean(left, right) * both
     tasks = mean * _log_ratio(a.tasks, b.tasks, both)
     slower = mean * _log_ratio(a.busy, b.busy, both) - tasks
-    # tasks without seconds on one side: by number as far as it goes; new and gone ones: all of it
+    # New and gone tasks differ by number; tasks that took no seconds on one side, by duration.
     one_side = ~both & ((a.tasks == 0) | (b.tasks == 0))
     tasks = np.where(one_side, whole, tasks)
     slower = np.where(~both & ~one_side, whole, slower)
@@ -437,7 +437,7 @@ def _log_mean(a: Floats, b: Floats) -> Floats:
     there = (a > 0) & (b > 0)
     low, high = np.where(there, a, 1.0), np.where(there, b, 1.0)
     ratio = np.log(high / low)
-    near = np.abs(ratio) < 1e-6  # there, rounding would make the quotient coarse, and the mean is as good
+    near = np.abs(ratio) < 1e-6  # rounding makes the quotient coarse there, and the mean is as good
     found: Floats = np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio)) * there
     return found
 

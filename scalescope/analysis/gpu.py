@@ -31,8 +31,8 @@ class Card:
     workers: tuple[str, ...]  # addresses of workers that use it
     busy: float  # part of the time in which it computed, from 0 to 1
     memory_peak: int  # most bytes in use, by any process
-    tasks: float  # mean number of tasks on its workers while any runs
-    queued: float  # mean number of these that copy, or wait for the card
+    tasks: float  # mean number of tasks on its workers while any task runs
+    queued: float  # mean number of its tasks that copy, or wait for the card
 
 
 @dataclass(frozen=True)

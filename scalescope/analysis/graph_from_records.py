@@ -23,7 +23,7 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
-PROMPT = 0.2  # share of the mean time between ends of tasks; a client that reacts to an end sends within it
+PROMPT = 0.2  # share of the mean time between ends of tasks, within which a prompt client reacts to an end
 STEADY, ROUNDS = 0.8, 4  # least share of rounds, and least rounds, in which a client keeps as many tasks running
 SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
@@ -205,7 +205,7 @@ class _Senders:
         for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = program.awaits[position - 1]
-            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the last to have ended, in `by_end`
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the latest end before it, in `by_end`
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             own_s = program.own_s(since, time) if pause_s else 0.0

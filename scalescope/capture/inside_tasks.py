@@ -55,9 +55,9 @@ _READING = (
 # Beginnings of the names of the user's own functions that set something up
 _SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download", "read", "parse", "build")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
-CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
-COUNTED = 500  # most tasks of a prefix that are told apart
-_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # in names of parameters
+CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix counted; most reported, and fewer of those made in a single task
+COUNTED = 500  # most tasks of a prefix that are counted apart
+_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # parts of names of parameters
 TEXT = 200  # most characters of an argument that are compared
 # Frames between the worker and the function of a task
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
@@ -423,7 +423,7 @@ def _once_a_sample(frames: list[Any], outside: Any) -> None:
     global _counted
     if id(frames[0]) == _counted:
         _counted = 0
-        with suppress(Exception):  # the work of others: nobody is to be told, and the next sample may tell more
+        with suppress(Exception):  # other people's code: nobody needs to know, and the next sample may show more
             _note_calls(frames, outside)
     else:
         _counted = id(frames[0])
