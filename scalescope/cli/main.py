@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. Errors become statuses only here."""
     own = argv[: _script(argv)]
-    debug = "--debug" in own  # at any position
+    debug = "--debug" in own  # `--debug` may stand at any position
     arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
     command = _command(own)
     with noted(signal.SIGTERM) as received:

@@ -112,7 +112,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
             if lock.try_own():
                 freed += size(path, shared=False) if dry_run else remove(path)
                 removed.append(text)
-            elif manifest is not None:  # without a manifest it is being built
+            elif manifest is not None:  # an environment without a manifest is still being built
                 in_use.append(text)
         finally:
             lock.close()

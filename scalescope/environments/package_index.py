@@ -58,7 +58,7 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
     try:
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
-        found = _walk(package, first, last, options)  # the package has no wheels
+        found = _walk(package, first, last, options)  # a package without wheels
     return tuple(PackageRelease(package_name(package), version) for version in reversed(found))
 
 

@@ -24,7 +24,7 @@ HARMLESS = {
     *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
 }
 DELAYED = ("delayed", "dask.delayed")
-PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
+PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # pure but for random numbers
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
 SENDS = {"map", "submit", "delayed"}  # calls that make tasks
@@ -57,8 +57,8 @@ class Setting:
     """A remedy that is the value of a parameter which the module's caller gives, as a sweep does."""
 
     function: str
-    name: str  # of its parameter
-    change: Callable[[int], int]  # the value that it should have, of the one that it has
+    name: str  # name of its parameter
+    change: Callable[[int], int]  # new value of the parameter from its present one
 
 
 Answer: TypeAlias = Patched | Setting | NotHere

@@ -234,7 +234,7 @@ def _saved(done: ScriptOutcome, store: str) -> list[str]:
 
 
 def _nothing(program: Program, done: ScriptOutcome) -> str:
-    is_there = program.is_module or os.path.exists(program.script)  # if not, Python has said so
+    is_there = program.is_module or os.path.exists(program.script)  # Python itself reports a missing script
     if done.found or done.problems or not is_there:
         return ""
     said = "" if done.hints else ": there is nothing to diagnose"
