@@ -104,7 +104,7 @@ def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
     if not isinstance(value, (*CHAINS, cst.BinaryOperation)):
         return False
     if isinstance(value, cst.Call) and dotted(value.func) in HARMLESS - {*DELAYED}:
-        return False  # a list or a number
+        return False  # a list or a number is no collection
     return not MAKES_NONE & {called(each) for each in walk(value) if isinstance(each, cst.Call)}
 
 
