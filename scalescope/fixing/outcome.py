@@ -45,9 +45,7 @@ class Outcome:
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
     values: Mapping[str, int] = field(default_factory=dict)  # number of times that its client got a value, by its text
-    metas: Mapping[str, Sequence[str]] = field(
-        default_factory=dict
-    )  # `meta=` of each call, by the name of the function
+    metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call, by the function's name
 
 
 @dataclass(frozen=True)

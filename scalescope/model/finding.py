@@ -93,7 +93,7 @@ class Place(Mapped):
 class Patch(Mapped):
     """A remedy that `scalescope fix` wrote and tried."""
 
-    diff: str  # of files, or of settings
+    diff: str  # diff of files, or of settings
     proof: str  # what the runs with and without it say, without a full stop
     proven: bool
 

@@ -37,9 +37,9 @@ class StandingTasks:
 class WorkerMemory:
     """Memory of a worker, as it last told the scheduler; bytes."""
 
-    worker: str  # its address
-    resident: float  # of its process
-    managed: float  # of results in its memory
+    worker: str  # address of the worker
+    resident: float  # resident bytes of its process
+    managed: float  # bytes of results in its memory
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Standstill(Mapped):
     groups: tuple[StandingTasks, ...]  # tasks that are with workers, largest first
     hints: tuple[str, ...] = ()  # advice where to look, in sentences
     enough_s: float = STILL_S  # `still_s` after which the cluster stands still
-    memory: tuple[WorkerMemory, ...] = ()  # of paused workers
+    memory: tuple[WorkerMemory, ...] = ()  # memory of paused workers
 
     @property
     def lasts(self) -> bool:

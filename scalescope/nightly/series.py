@@ -42,7 +42,7 @@ RECENT = LEAST + 2
 # facts of the machine that each night keeps
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
 OTHERS = "taken by others"  # fact: share of CPU taken by other processes and other virtual machines
-OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which the earlier level is expected again
+OVER = (AlertState.FALSE, AlertState.RESOLVED)  # ends of alerts, after which the earlier level is expected again
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ChangeCandidate:
     tonight: Measured
     good: Night  # the last night before the change
     good_measured: Measured
-    before: float  # level in the unit of the series
+    before: float  # level before the change, in the unit of the series
     after: float
     worse: bool
     answered: bool = False  # True if a rerun of an earlier night has judged it

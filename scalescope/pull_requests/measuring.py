@@ -28,7 +28,7 @@ from scalescope.studies.comparison.judge import ComparisonDecision, Family, Pair
 from scalescope.studies.comparison.report import whole_table
 from scalescope.studies.running import StudyResult
 
-# Share of comparisons of equals that may raise a false alarm; less than of `compare`, because every push asks again
+# Share of comparisons of equals with a false alarm; lower than for `compare`, because every push asks again
 ALPHA = 0.005
 
 
@@ -36,10 +36,10 @@ ALPHA = 0.005
 class PullRequestQuestion:
     """What is compared."""
 
-    workloads: tuple[str, ...]  # as they were given
+    workloads: tuple[str, ...]  # workloads as they were given
     axes: Mapping[str, Sequence[Scalar]]  # sizes; all combinations are compared
     study: Mapping[str, Any]  # further parameters of a comparison
-    folder: str  # of the repository
+    folder: str  # folder of the repository
     base: str = ""
     head: str = "HEAD"
     requirements: str = ""  # file that pins packages
@@ -59,7 +59,7 @@ class PullRequestQuestion:
 @dataclass(frozen=True)
 class _Compared:
     workload: str
-    name: str  # workload and size
+    name: str  # workload and size, as a title
     result: StudyResult
 
     @property

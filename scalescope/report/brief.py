@@ -23,10 +23,10 @@ from scalescope.report.run_tables import ShownRun, verdict_of
 from scalescope.report.table import ReportTable
 
 SCHEMA = 1  # increased when a key changes its meaning or is removed
-MOST = 6_000  # characters, some 1,500 tokens
-FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # at most, before anything is cut for its length
-WIDTH = 100  # characters of a row
-PROVEN_THERE = ("simulated", "light")  # kinds of clusters on which `fix` proves; else on a `LocalCluster`
+MOST = 6_000  # most characters of an answer, some 1,500 tokens
+FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # most of each, before anything is cut for the answer's length
+WIDTH = 100  # most characters of a row
+PROVEN_THERE = ("simulated", "light")  # clusters on which `fix` proves; else on a `LocalCluster`
 TEXT = 400  # characters to which texts are cut if the answer is too long
 
 

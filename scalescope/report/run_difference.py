@@ -22,7 +22,7 @@ from scalescope.store.store import SweepRun
 
 MOST_TRIALS = 10  # trials of a side that are read: the newest
 SHOWN = 0.001  # least share of the seconds of a part with a row of its own
-NAME = 70  # characters of a name in the table
+NAME = 70  # most characters of a name in the table
 _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
 
 # Each part: its title, and what to do about it where no fact that differs explains it
@@ -67,9 +67,9 @@ class RunDifference:
     found: Difference
     culprits: tuple[DifferingFact, ...]
     trials: tuple[Trial, Trial]  # the trial of each side whose seconds are nearest to the average
-    cause: Finding | None = None  # the worst fault of the slower side that the other has not
-    prices: tuple[float, float] = (0.0, 0.0)  # of a thread-second of A and of B
-    currency: str = ""  # empty where a price is not known
+    cause: Finding | None = None  # the worst finding of the slower side that the other side lacks
+    prices: tuple[float, float] = (0.0, 0.0)  # price of a thread-second of A and of B
+    currency: str = ""  # currency of the prices; empty where a price is not known
 
     @property
     def line(self) -> str:

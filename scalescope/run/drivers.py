@@ -104,7 +104,7 @@ class Drivers:
             if not self.stopped:
                 self._opened[place] = opened
                 return driver
-        opened.close(CLOSE_TIMEOUT_S)  # `stop` was called meanwhile and did not see it
+        opened.close(CLOSE_TIMEOUT_S)  # `stop` was called meanwhile, and did not see this driver
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:

@@ -82,7 +82,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         trial = replace(trial, warnings=(*trial.warnings, f"this is the second attempt; in the first, {why}"))
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
     saved = drivers.store.save(drivers.run_id, trial, tables)
-    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; a rest goes with the driver's folder
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; what is left goes with the driver's folder
     return saved
 
 
@@ -245,7 +245,7 @@ def run_trials(
                 drivers.leave(point)
     except BaseException:
         with shielded():
-            drivers.close()  # without a step: an orchestrator's messages to its server can take too long
+            drivers.close()  # not as a step, whose messages to an orchestrator's server can take too long
         raise
     if hold:
         return
