@@ -207,7 +207,7 @@ class Remedy:
 
     @classmethod
     def options(cls, observation: Observation, *given: Remedy) -> Remedy:
-        """The remedies whose premises hold, joined as alternatives."""
+        """The remedies whose premises hold, as one text of alternatives."""
         return cls(", or ".join(each.text for each in given if _holds(each, observation)))
 
     def changes_nothing(self, observation: Observation) -> bool:

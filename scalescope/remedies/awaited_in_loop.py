@@ -182,7 +182,7 @@ def _is_consumed(source: Source, loop: cst.GeneratorExp) -> bool:
 def _gathered(
     source: Source, loop: cst.ListComp | cst.GeneratorExp, awaited: Awaited, chain: list[cst.CompFor]
 ) -> Patched:
-    """The element is the result itself: `client.gather`, `task.map(...).result()` or one `dask.compute`."""
+    """The comprehension of an awaited result itself, as `client.gather`, `task.map(...).result()` or `dask.compute`."""
     call, over = awaited.sent, source.text(loop.for_in)
     if awaited.lazy:
         computed = f"dask.compute(*[{source.text(call)} {over}])"

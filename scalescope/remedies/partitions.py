@@ -169,7 +169,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
 
 
 def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
-    """Make the shortest of the chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names longer, and like ones."""
+    """Lengthen the shortest chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names, and those of like length."""
     named_so = [each.value for each in call.args if each.keyword is not None]
     for each in call.args[:1]:
         value = named(source, each.value) if isinstance(each.value, cst.Name) else each.value

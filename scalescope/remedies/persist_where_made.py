@@ -109,7 +109,7 @@ def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
 
 
 def _ends(steps: Sequence[_Step], at: int) -> set[int]:
-    """The later statements that need values of what a statement makes."""
+    """The later statements that need values of the collection that a statement makes."""
     names, found = {steps[at].name}, set[int]()
     for number, step in enumerate(steps[at + 1 :], at + 1):
         is_used = bool(names & used(step.node if step.value is None else step.value))

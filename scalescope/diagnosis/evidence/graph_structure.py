@@ -78,7 +78,7 @@ def _one_long(metrics: Metrics) -> bool:
 
 
 def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
-    """Number of equal tasks whose last wave leaves idle just what was measured; 0 where no number does."""
+    """Number of equal tasks whose last wave would leave as much idle as was measured; 0 if there is none."""
     threads = summary.point.threads
     for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf

@@ -282,7 +282,7 @@ def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
 
 @once
 def _by_rows(observation: Observation, prefix: str) -> bool:
-    """Whether making an object of each row takes a good part of what tasks of a prefix do by rows."""
+    """Whether making an object of each row takes a good part of the time that tasks of a prefix go through rows."""
     stacks = inside(observation)[prefix].stacks
     rows, made = (
         sum(stack.samples for stack in stacks if not {*names}.isdisjoint(stack.frames))

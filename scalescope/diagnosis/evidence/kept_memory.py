@@ -43,7 +43,7 @@ class KeptMemory:
 
 @once
 def kept_memory(observation: Observation) -> KeptMemory | None:
-    """None where most of the memory of the fullest process is results, or nothing of it was recorded."""
+    """The memory besides results of the fullest process; None if most of it is results, or none was recorded."""
     full = _fullest(observation)
     if full is None:
         return None

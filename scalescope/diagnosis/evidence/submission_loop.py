@@ -157,7 +157,7 @@ def _client_s(observation: Observation, begin: float, end: float) -> Floats:
 
 
 def _seconds(observation: Observation, begin: float, end: float) -> float:
-    """From one moment to another, without waits for other clusters while no task was known."""
+    """Seconds from one moment to another, without waits for other clusters while no task was known."""
     return float(np.diff(time_here(observation)(np.array([begin, end])))[0])
 
 

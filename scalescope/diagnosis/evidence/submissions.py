@@ -89,7 +89,7 @@ def nested(observation: Observation) -> Nested:
 
 
 def largest_part(observation: Observation) -> str:
-    """A sentence about what makes the largest graph so large, after a space; empty where that is not known."""
+    """A sentence, with a leading space, on what makes the largest graph so large; empty if that is not known."""
     noted = _large_parts(observation)
     return f" {noted[0].sentence(words.size(noted[0].nbytes))}" if noted else ""
 

@@ -67,7 +67,7 @@ def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
 
 
 def covered(moments: Floats, until: Floats) -> Floats:
-    """Sum over moments of the seconds from each to each later time."""
+    """Sum over `moments` of the seconds from each moment to each later time."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
     count = np.searchsorted(rising, until)
