@@ -273,7 +273,7 @@ def _cancelled() -> State[Any]:
 
 
 def _set_state(task_run: UUID, state: State[Any]) -> None:
-    """Correct the state of a task if a signal hit Prefect's own code, which then reports a crash."""
+    """Correct the state of a task that Prefect reports as crashed because a signal hit Prefect's own code."""
     until = time.monotonic() + TOLD_AFTER_S
     try:
         with get_client(sync_client=True) as client:

@@ -51,7 +51,7 @@ COMMAND_S = 600.0  # seconds for a command, such as one that loads an image
 
 
 def programs() -> Path:
-    """The folder KUBEBUILDER_ASSETS, or one with the packed program SCALESCOPE_KUBERNETES, which is unpacked once."""
+    """The folder `KUBEBUILDER_ASSETS`, or one with the unpacked program of `SCALESCOPE_KUBERNETES`."""
     if packed := os.environ.get("SCALESCOPE_KUBERNETES"):
         source = Path(packed)
         if not source.is_file():

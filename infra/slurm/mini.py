@@ -212,7 +212,7 @@ class MiniSlurm(MiniCluster):
         self._until(empty, lambda: f"jobs do not end:\n{self.run('squeue')}")
 
     def reset(self) -> None:
-        """Make it as after the start: no job, no reservation, all nodes up, partitions as given."""
+        """Restore the state after the start: no job, no reservation, all nodes up, partitions as given."""
         self.freeze(False)
         for name in self.awake:  # nodes first, since jobs of a silent node end late
             if not alive(self._pids[name]):

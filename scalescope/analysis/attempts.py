@@ -185,7 +185,7 @@ class Attempts:
 
 
 class _Pick:
-    """Keeps the rows of a mask, without a copy if it keeps all."""
+    """Picks the rows of a mask from columns, without a copy if the mask keeps all."""
 
     def __init__(self, mask: Bools) -> None:
         self._mask = mask

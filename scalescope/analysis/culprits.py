@@ -108,12 +108,12 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
 
 
 def other_host(facts: Sequence[DifferingFact]) -> bool:
-    """Whether A and B ran on different machines; a load that differs is no such machine."""
+    """Whether A and B ran on different machines; another load of one machine does not count."""
     return any(each.kind == "host" and each.name not in _LOAD for each in facts)
 
 
 def culprits(facts: Sequence[DifferingFact], parts: Sequence[DifferencePart]) -> tuple[DifferingFact, ...]:
-    """Those that can explain named parts, the likeliest first."""
+    """The differing facts that can explain named parts, the likeliest first."""
     named = [part for part in parts if part.named]
     found = [replace(each, explains_s=sum(_weight(each, part) * abs(part.seconds) for part in named)) for each in facts]
     return tuple(sorted((each for each in found if each.explains_s > 0), key=lambda each: -each.explains_s)[:MOST])

@@ -50,7 +50,7 @@ EQUAL = 1e-9  # seconds up to which an amount counts as none
 
 
 class PartKind(StrEnum):
-    """Reason for which B took other seconds than A."""
+    """Reason why B took more or fewer seconds than A."""
 
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
@@ -135,7 +135,7 @@ class Match:
 
 @dataclass(frozen=True)
 class DifferencePart:
-    """Seconds that B took longer than A for one reason."""
+    """Seconds by which B took longer than A for one reason."""
 
     kind: PartKind
     name: str  # a prefix, a line of the client, or empty
@@ -421,7 +421,7 @@ def _divide(
 
 
 def _cut_otherwise(a: _Costs, b: _Costs) -> Bools:
-    """Matches with more tasks that are shorter, or fewer that are longer."""
+    """Whether a match has more tasks that are shorter, or fewer that are longer."""
     both = (a.busy > 0) & (b.busy > 0) & (a.tasks > 0) & (b.tasks > 0)
     tasks = _log_ratio(a.tasks, b.tasks, both)
     each = _log_ratio(a.busy, b.busy, both) - tasks
@@ -449,12 +449,12 @@ def _log_ratio(a: Floats, b: Floats, there: Bools | np.bool_) -> Floats:
 
 
 def _no_more_than(term: Floats, whole: Floats) -> Floats:
-    """The term, between 0 and what there is to explain."""
+    """The term, cut to lie between 0 and what there is to explain."""
     return np.clip(term, np.minimum(whole, 0.0), np.maximum(whole, 0.0))
 
 
 def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Two terms without what is opposite in both."""
+    """Two terms without the amount by which they cancel each other."""
     common = np.where(term * other < 0, np.minimum(np.abs(term), np.abs(other)), 0.0)
     return term - np.sign(term) * common, other - np.sign(other) * common
 
@@ -469,7 +469,7 @@ def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
 
 
 def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
-    """By which factor, as a logarithm, all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
+    """Logarithm of the factor by which all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
     tells = there & (seconds >= ALIKE * seconds.sum(axis=1, keepdims=True))
     low = np.where(tells, ratios, np.inf).min(axis=1, initial=np.inf)
     high = np.where(tells, ratios, -np.inf).max(axis=1, initial=-np.inf)

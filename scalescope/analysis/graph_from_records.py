@@ -108,7 +108,7 @@ class _Senders:
         return found if len(by_sender) > 1 else found._one_by_one()
 
     def _one_by_one(self) -> _Senders:
-        """These senders; each task is a submission of its own if the client kept a number of tasks running."""
+        """These senders, with each task as a submission of its own if the client kept a number of tasks running."""
         tasks, first_known = self.tables["tasks"], self.tables["tasks"]["runnable"]
         rows = sorted(self.sent, key=lambda row: (self.sent[row], first_known[row]))
         times = np.array([self.times[self.sent[row]] for row in rows])

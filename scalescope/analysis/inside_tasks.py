@@ -54,7 +54,7 @@ class InsidePrefix:
         return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
 
     def alike(self, other: InsidePrefix) -> float:
-        """The overlap of the shares of stacks of both prefixes, from 0 to 1."""
+        """How far both prefixes spend their time in the same stacks, from 0 to 1."""
         theirs = {stack.frames: other.share([stack]) for stack in other.stacks}
         return sum(min(self.share([stack]), theirs.get(stack.frames, 0.0)) for stack in self.stacks)
 

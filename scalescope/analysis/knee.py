@@ -107,7 +107,7 @@ class Knee:
 
     @property
     def falls(self) -> str:
-        """A sentence, after a blank, on the factor that falls most with the size; empty if none falls much."""
+        """A sentence, with a leading space, on the factor that falls most with the size; empty if none falls much."""
         name = falling(self.series.factors)
         if not name:
             return ""

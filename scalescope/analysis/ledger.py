@@ -238,7 +238,7 @@ def unoccupied(pending: Floats, clock: Clock) -> Clock:
 
 
 def sums(levels: Levels, seconds: Floats, cell: Ints, edges: int) -> Floats:
-    """Thread-seconds of shape (workers, bins), given the first element of each cell."""
+    """Thread-seconds of shape (workers, bins); `cell` has the index of the first element of each cell."""
     totals: Floats = np.add.reduceat(levels * seconds, cell)
     return totals.reshape(-1, edges)[:, :-1]
 

@@ -164,7 +164,7 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
 
 
 def _short(value: Scalar) -> Scalar:
-    """A path as the name of its file."""
+    """The name of the file, if the text is a path."""
     return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 

@@ -67,7 +67,7 @@ _plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionar
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
-    """Returns the samples since the last call of `taken`."""
+    """Collects samples of the threads of tasks; `taken` returns those since its last call."""
 
     name = NAME
 

@@ -142,7 +142,7 @@ class Instrumented:
 
 
 def _hooks(function: FunctionType) -> Hooks | None:
-    """The hooks that a function calls, also if another copy of this module made them."""
+    """The hooks that a function calls; another copy of this module, as one sent to a worker, may have made them."""
     return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
 
 

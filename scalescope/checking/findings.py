@@ -70,7 +70,7 @@ def _root(looked: Looked) -> PartitionCall | None:
 
 
 def _coarser(looked: Looked, block: float, goal: float = GOOD) -> tuple[str, str]:
-    """The call with larger parts, and what it brings; empty texts where no call is known."""
+    """Advice to make a call's partitions larger, and the gain; empty texts where no call is known."""
     call = _root(looked)
     times = max(int(goal / max(block, 1.0)), 2)
     if call is None or call.partitions < 2:
@@ -285,7 +285,7 @@ def _is_given_data(node: Any) -> bool:
 
 
 def does_not_fit(fullest: float, limit: float, workers: int, threads: int) -> Finding | None:
-    """`limit`: bytes of memory of a worker."""
+    """The results do not fit into the workers' memory. `limit`: bytes of memory of a worker."""
     if not limit or fullest < TARGET * limit:
         return None
     return Finding(

@@ -401,7 +401,7 @@ class Sizes:
         return others[0] if others else number
 
     def _declared(self, number: int) -> Any:
-        """What dask or an expression says of a result; the last step of fused ones gives it."""
+        """What Dask or an expression declares about a result; of fused steps, the last one's."""
         key, node = self._graph.keys[number], self._graph.nodes[number]
         name, *place = key if isinstance(key, tuple) else (key,)
         if function_name(node) == "_execute_subgraph" and name not in self._chunks:

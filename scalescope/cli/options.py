@@ -231,7 +231,7 @@ class _Option:
 
 
 def python_of(environment: str) -> str:
-    """The interpreter of `OtherPython`; empty for this one."""
+    """The interpreter that `OtherPython` names; empty for this one."""
     asked = Environment.parse(environment, "--environment")
     if asked.present:
         return ""

@@ -18,7 +18,7 @@ TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
 def differences(originals: Sequence[Outcome], patched: Outcome, values: Values = "same") -> tuple[list[str], list[str]]:
-    """What the patched script did otherwise than all runs of the original, and what is not compared.
+    """What the patched script did differently from all runs of the original, and what is not compared.
 
     Not compared are what differs between runs of the original; values that the patched script leaves on the cluster,
     with `"fewer"`; and all values with `"others"`, which asks for something printed or written.

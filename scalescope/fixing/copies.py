@@ -106,7 +106,7 @@ def _own_folder(root: Path, folder: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Files of a copy itself, not those behind links, by relative path."""
+    """Files in a copy, without those behind links, by relative path."""
     found = {}
     for path, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if each not in LEFT_OUT]

@@ -32,7 +32,7 @@ class SideEffect(UsageError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of a script left."""
+    """The results of one run of a script."""
 
     status: int  # exit status in the form of `subprocess`
     seconds: float

@@ -30,7 +30,7 @@ Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`
 
 @dataclass(frozen=True)
 class Proof:
-    """What the pairs say of a patch."""
+    """What the pairs of runs say about a patch."""
 
     proven: bool
     reason: str  # reason for withdrawing the patch; empty if it stays
@@ -128,7 +128,7 @@ def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
 
 
 def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
-    """Numbers of pairs at which to look, where a pair takes so long."""
+    """The numbers of pairs at which to look that the budget allows, if a pair takes so long."""
     most = int(max(LOOKS[0], min(LOOKS[-1], budget_s / max(pair_s, 1e-9))))
     return tuple(sorted({each for each in LOOKS if each <= most} | {most}))
 

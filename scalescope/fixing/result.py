@@ -125,7 +125,7 @@ def shown(text: str) -> str:
 
 
 def told(found: Fix) -> str:
-    """The last line: what to do."""
+    """The last line of the answer: what to do next."""
     if not found.proven:
         return "No patch is proven."
     count = "1 patch" if len(found.proven) == 1 else f"{len(found.proven)} patches"

@@ -102,7 +102,7 @@ def fix_asked(given: Mapping[str, Any], runner: Runner) -> Fix:
 
 @dataclass(frozen=True)
 class _Version:
-    """What a run of the subject uses in place of what the user has."""
+    """Files and values that a run of the subject uses in place of the user's own."""
 
     files: Mapping[Path, bytes] = field(default_factory=dict)  # contents of the files, by relative path
     values: Mapping[str, Scalar] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class _Fixing:
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
     ) -> Tried | None:
-        """The first patch that is proven; what is not is added to the lists."""
+        """The first patch that is proven; others are added to the lists."""
         for finding in record.findings:
             reasons: list[str] = []
             is_tried = False

@@ -219,7 +219,7 @@ def _error(first: Floats, second: Floats, squares: Floats, products: Floats, fre
     own = CORRELATION * np.clip(products / np.maximum(squares, _ROUNDING**2), 0, 0.9)
 
     def widened(length: Floats) -> Floats:
-        """Relative variance of a mean of nights that depend on the night before (Bartlett 1946)."""
+        """Variance of a mean of `length` nights over one night's; each depends on the night before (Bartlett 1946)."""
         return ((1 + own) / (1 - own) - 2 * own * (1 - own**length) / (length * (1 - own) ** 2)) / length
 
     error = np.sqrt(variance * np.maximum(widened(first) + widened(second), 0))

@@ -47,7 +47,7 @@ OVER = (AlertState.FALSE, AlertState.RESOLVED)  # ends of alerts, after which th
 
 @dataclass(frozen=True)
 class ChangeCandidate:
-    """A series that is off its level; unless `answered` or explained by `control`, it deserves a rerun."""
+    """A series whose level has changed; unless `answered` or explained by `control`, it deserves a rerun."""
 
     tonight: Measured
     good: Night  # the last night before the change
@@ -112,7 +112,7 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
-    """All series that are off their level, the largest change first. `past`: oldest first; `smallest`: a share."""
+    """All series whose level has changed, the largest change first. `past`: oldest first; `smallest`: a share."""
     heard = [each for each in tonight.measured if not decisions.is_muted(each.series, tonight)]
     found = [_candidate(tonight, each, past, smallest) for each in heard]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)

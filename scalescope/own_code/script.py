@@ -48,7 +48,7 @@ NO_WORKER = "Nanny failed to start"  # error of `distributed` if the script has 
 
 @dataclass
 class ScriptOutcome:
-    """The end of a script, and diagnoses of the clusters of its clients."""
+    """How a script ended, and the diagnoses of the clusters of its clients."""
 
     folder: Path  # folder of the records, removed when all of them were judged
     status: int | None = None  # exit status in the form of `subprocess`; None: nobody saw the end

@@ -130,7 +130,7 @@ def _compare(
 
 
 def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]) -> bool:
-    """Whether both sides have it; a remark says that it is new. One that the head lacks is refused."""
+    """Whether both sides have the workload; a remark names a new one, and one that the head lacks is refused."""
     if ":" not in workload:
         return True
     module = checkouts.module_of(workload).rpartition(":")[0]
@@ -143,7 +143,7 @@ def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]
 
 
 def _told(pair: PairedComparison) -> PairedComparison:
-    """A difference below the smallest effect may be none, however sure it seems."""
+    """The decision, without differences below the smallest effect: they may be none, however sure they seem."""
     small = pair.different and pair.size < math.log1p(pair.question.smallest_effect)
     return replace(pair, decision=ComparisonDecision.UNDECIDED) if small else pair
 

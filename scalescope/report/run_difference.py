@@ -148,7 +148,7 @@ class RunDifference:
         return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
-        """A part's money, at the mean of both prices; the rest of the money is the part of the prices."""
+        """The money of a part, at the mean of both prices; different prices explain the rest of the money."""
         return thread_s * sum(self.prices) / 2
 
     def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class RunDifference:
         }
 
     def to_markdown(self) -> str:
-        """For an issue."""
+        """The difference as Markdown, for an issue."""
         return f"{markdown_text(self.line)}\n\n{to_markdown(self.table())}\n\n{markdown_list('', self.notes())}\n"
 
 

@@ -99,7 +99,7 @@ def simulated(
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The points of findings, changed as the findings advise; another cluster is none."""
+    """The points of findings, changed as the findings advise; advice that needs another cluster gives none."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
     return [

@@ -152,7 +152,7 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
 
 
 def _named(trial: Trial, tables: Tables) -> Trial:
-    """The failed trial, whose reason now has the task that raised, its arguments and the line of the user's code."""
+    """The failed trial, with the task that raised, its arguments and the line of the user's code in its reason."""
     from dask.utils import key_split  # Dask takes 0.15 s to import, which only a failure needs
 
     error = trial.facts.get("error") or {}

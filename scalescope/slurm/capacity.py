@@ -62,7 +62,7 @@ class _Asleep:
     alone: bool  # whether no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
-        """No less than their room: one node may have nearly all, so only what all of them together lack is refused."""
+        """An upper bound: one node may have nearly all of it, so only what all of them together lack is refused."""
         return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
 
 

@@ -129,7 +129,7 @@ class _Asked:
 
 
 def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
-    """Tell what was found, then keep it; the exit status by the requirements."""
+    """Print what was found, then store it; return the exit status by the requirements."""
     answers: tuple[RequirementAnswer, ...] = ()
     status: int = ExitStatus.OK
     if asked.required:

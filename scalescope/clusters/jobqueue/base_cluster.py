@@ -59,7 +59,7 @@ class SubmittedJob:
 
 @dataclass(frozen=True)
 class PendingWorkers:
-    """What is being waited for; no error."""
+    """A report on what the cluster waits for; not an error."""
 
     words: str  # what is awaited, as a sentence
     in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
@@ -319,7 +319,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """End a trial that has lost workers: it would wait in vain."""
+        """Context of a trial; ends the trial if it has lost workers, since it would wait in vain."""
         dask = self._cluster()
         suspended: list[ClusterError] = []
         asked_at = time.monotonic()

@@ -182,7 +182,7 @@ class BatchCluster(JobQueueCluster):
     def _in_queue(
         self, job_ids: Sequence[str], words: str, running: int = 0, release: str = "", step: str = ""
     ) -> PendingWorkers:
-        """Jobs wait in the queue; raises `ClusterError` if they have for too long."""
+        """A report on jobs that wait in the queue; raises `ClusterError` if they have waited too long."""
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now

@@ -1,4 +1,4 @@
-"""How jobs stand on batch systems that are only known by the text of their commands."""
+"""States of jobs on batch systems that are only known by the output of their commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class StatusCommand:
-    """A command that tells how jobs stand, and how its output is read."""
+    """A command that prints the states of jobs, and how its output is read."""
 
     command: str  # `{}` stands for the numbers of jobs
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
@@ -58,7 +58,7 @@ class StatusCommand:
         return self.command.partition(" ")[0]
 
     def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
-        """Those of these jobs that the system knows; None if it gives no answer."""
+        """The status of these jobs as far as the system knows them; None if it gives no answer."""
         known: list[JobStatus] = []
         for each in [[job_id] for job_id in job_ids] if self.takes_one else [job_ids]:
             if (found := self._ask(each)) is None:

@@ -88,7 +88,7 @@ class SlurmCluster(JobQueueCluster):
         super()._submit(self._await_nodes(sizes) if sizes else ())
 
     def _await_nodes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Wait until the nodes that work hold all workers: those that start before the others would only idle."""
+        """Wait until the working nodes have room for all workers: those that start before the others would idle."""
         while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
             words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
             words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"

@@ -108,7 +108,7 @@ class Api(ControlPlane):
         return self._list("v1", "pods", labelSelector=_of_cluster(label))
 
     def deployments(self, label: str) -> list[Raw]:
-        """One for each worker, and one for the scheduler."""
+        """The Deployments of a cluster: one for each worker, and one for the scheduler."""
         return self._list(_APPS, "deployments", labelSelector=_of_cluster(label))
 
     def events(self, label: str) -> list[Raw]:

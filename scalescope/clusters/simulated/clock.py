@@ -262,7 +262,7 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, unless the actor holds a lock of the loop."""
+        """Let the seconds that are charged to the calling actor pass, unless it holds a lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
