@@ -63,8 +63,8 @@ EVENT_LOOP_BLOCKED = TrialCause(
     "ran meanwhile, that is called gil-bound: the two cannot be told apart there. Or coroutine functions (`async def`) "
     "as tasks kept event loops for a tenth of the worker time without awaiting (table inside).",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
-    "being unpacked (serialisation-bound), or results written to disk (memory-spill). Stalls below 0.5 s on a host "
-    "that others fill; longer ones are information there, unless a call or collections are seen in them.",
+    "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other "
+    "processes fill, stalls below 0.5 s; longer ones are information, unless samples show a call or collections.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),

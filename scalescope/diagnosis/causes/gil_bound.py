@@ -128,8 +128,8 @@ GIL_BOUND = TrialCause(
     title="Threads wait for the interpreter",
     needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
     "memory; for one worker in a short trial, facts host.load). Or their threads neither had nor wanted a core for a "
-    "fifth of the busy time, in no call that waits (table inside). And every third task reached its thread 5 ms late: "
-    "that is how long Python lets another thread keep the lock.",
+    "fifth of the busy time outside of calls that wait (table inside). And every third task reached its thread 5 ms "
+    "late: that is how long Python lets another thread keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
     "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
     "that share a process are told apart only if scheduler and client are in it, too. Prefect, if more than half of "

@@ -29,7 +29,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     changes=(Term.THREADS,),
     workers_unused=True,
     excusable=True,
-    premise="There are fewer items than threads, and fewer workers do the same.",
+    premise="There are fewer items than threads, and fewer workers are as fast.",
 )
 
 

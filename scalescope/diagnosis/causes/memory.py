@@ -44,8 +44,8 @@ MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
     needs="At least 10 % of the worker time went to writing results to disk or reading them back, in tasks or in the "
-    "event loops of workers while tasks waited (part `spill`, table fine_metrics), with pauses for lack of memory.",
-    ruled_out_by="Spilling while the threads compute: it costs nothing, and is told as information, with its bytes. "
+    "event loops of workers while tasks waited (part `spill`, table fine_metrics), or to pauses for lack of memory.",
+    ruled_out_by="Spilling while the threads compute: it costs nothing, and is information, with its bytes. "
     "dask-cuda moved results from GPUs to the host (gpu-memory-full).",
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",

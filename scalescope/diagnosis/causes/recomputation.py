@@ -33,7 +33,7 @@ RECOMPUTATION = TrialCause(
     title="Results computed again",
     needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time. Or "
     "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike. Or tasks "
-    "with random keys have a function and arguments in common, and no name in it tells of randomness or time.",
+    "with random keys have a function and arguments in common, and the function uses no name of randomness or time.",
     ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
     "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
@@ -118,7 +118,7 @@ def _fused(observation: Observation) -> Finding | None:
         "(`x = x.persist()`), or ask for all results together (`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
         Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
-        Evidence("thread-seconds in code that ran before", round(lost_s, 3), "tables events and inside"),
+        Evidence("thread-seconds in code that had run before", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
         place=asked_at(observation),

@@ -29,9 +29,9 @@ SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
     needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
-    "durations and clearly so for three quarters of them. They were in two batches of tasks, or at least three besides "
-    "its first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
-    "more CPU seconds for a task (table memory), or more time without a core (table workers); or two functions.",
+    "durations and clearly so for three quarters of them. They were in two batches, or at least three after its "
+    "first ones. At most a third of the workers are as slow. If it shares its host with others, a lack of cores must "
+    "explain it (table workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
     "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "
     "(host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All workers alike. Tasks that "
