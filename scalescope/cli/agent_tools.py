@@ -61,7 +61,7 @@ async def diagnose_script(
 
 @server.tool(annotations=READS)
 async def explain_finding(
-    context: Context, finding: Annotated[str, Field(description="Its id in an answer.")], run: RunId = "latest"
+    context: Context, finding: Annotated[str, Field(description="The id of a finding.")], run: RunId = "latest"
 ) -> Finding:
     """Gives one finding of a run with all of its evidence, and where each number was read."""
     return from_mapping(Finding, await _run(context, "show", run, "--finding", finding, "--json"))

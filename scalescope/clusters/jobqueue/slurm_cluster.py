@@ -210,7 +210,7 @@ class SlurmCluster(JobQueueCluster):
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
-                f"workers have waited for {self._held_s:.0f} s for others, which cost as if they had worked",
+                f"workers have waited for {self._held_s:.0f} s for others, and cost as much as if they had worked",
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
