@@ -116,7 +116,7 @@ class PrefixBusy:
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     where: str = ""  # the line of the user's code at which the threads were most often, as `my_job.py:61 load`
-    what: str = ""  # the function called there, as `time.sleep`; empty for the code itself
+    what: str = ""  # function called at that line, as `time.sleep`; empty for the code itself
     share: float = 0.0  # share of the samples, from 0 to 1
 
 

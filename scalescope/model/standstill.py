@@ -27,7 +27,7 @@ class StandingTasks:
     tasks: int
     holds: bool  # whether they hold threads, having begun and not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
-    call: str  # the function called there, as `result (client.py)`
+    call: str  # function called at that line, as `result (client.py)`
     waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty if they do not wait
     problem: str  # the reason why they have not begun, or a disagreement of scheduler and worker
     stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`

@@ -63,7 +63,7 @@ class ClientSpending:
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
     at: str  # clause with the line that took most of it
     where: str  # the same line as records name it; may be empty
-    what: str  # the function called there; empty for the code itself, or if unknown
+    what: str  # function called at that line; empty for the code itself, or if unknown
     most: float  # share of the time in `what`, on any line of the same function, from 0 to 1
     meanwhile: bool  # True if the client did the same while tasks ran, too
 

@@ -59,9 +59,9 @@ EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
     needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
-    "(table lag, or late samples of workers in table memory). Where scheduler and workers share one process and tasks "
-    "ran meanwhile, that is called gil-bound: the two cannot be told apart there. Or coroutine functions (`async def`) "
-    "as tasks kept event loops for a tenth of the worker time without awaiting (table inside).",
+    "(table lag, or late samples of workers in table memory). Or coroutine functions (`async def`) as tasks kept event "
+    "loops for a tenth of the worker time without awaiting (table inside). If scheduler and workers share a process in "
+    "which tasks ran meanwhile, the finding is gil-bound, because the two look alike there.",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
     "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other "
     "processes fill, stalls below 0.5 s; longer ones are information, unless samples show a call or collections.",

@@ -169,9 +169,9 @@ def _keep_less(observation: Observation) -> str:
 
 def _where(disk: Spilling, paused_s: float) -> tuple[Evidence, ...]:
     found = (
-        ("seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
-        ("seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
-        ("seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
+        ("disk seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
+        ("disk seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
+        ("disk seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
         ("thread-seconds paused while tasks waited", paused_s, "events worker-status-change"),
     )
     amounts = (("bytes written", disk.written), ("bytes read back", disk.read))
