@@ -96,7 +96,7 @@ RunOrStudy = Annotated[
     str,
     typer.Argument(
         metavar="[RUN | STUDY]",
-        help="Run or study: an id, the start of an id, or `latest`. `threshold`, `release`, `comparison`: the newest "
+        help="Run or study: an id, the start of an id, or `latest`. A kind of study, such as `comparison`: the newest "
         "study of that kind.",
     ),
 ]
