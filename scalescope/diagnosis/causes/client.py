@@ -62,7 +62,7 @@ class ClientSpending:
     lost_s: float  # thread-seconds
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
     at: str  # clause with the line that took most of it
-    where: str  # the same line as records name it; may be empty
+    where: str  # the same line, as records name it; may be empty
     what: str  # function called at that line; empty for the code itself, or if unknown
     most: float  # share of the time in `what`, on any line of the same function, from 0 to 1
     meanwhile: bool  # True if the client did the same while tasks ran, too

@@ -123,8 +123,8 @@ def overheads(observation: Observation) -> Mapping[str, Spent]:
 class SameCall:
     """A call that every task of a prefix makes with equal arguments, and that reads something."""
 
-    function: str  # such as `load_model`
-    arguments: str  # as text, separated by commas
+    function: str  # name of the function, such as `load_model`
+    arguments: str  # arguments as text, separated by commas
     where: str  # the line that calls it, `my_job.py:9 predict`
     tasks: int  # tasks in which it was seen
     prefix: str
@@ -165,7 +165,7 @@ def computes(observation: Observation, prefix: str) -> bool:
 
 @once
 def _kinds(observation: Observation) -> Mapping[str, list[str]]:
-    # by prefix: what each of its stacks shows; empty where that is the work itself
+    # what each stack of a prefix shows; empty where that is the work itself
     return {
         prefix: [
             ON_LOOP
