@@ -34,7 +34,7 @@ from infra.mini_cluster import MiniClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
-BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
+BASE = "localhost/base:dev"  # base image, also of the container that holds the network of a pod: it sleeps
 EXTRAS = ("prefect", "environments", "kubernetes", "postgresql", "beam")
 # What schedulers, workers, flows and the operator import: their bytecode is made before it is packed.
 IMPORTED = (

@@ -67,7 +67,7 @@ class PartKind(StrEnum):
     LOST = "lost"
     PLACEMENT = "placement"  # tasks were runnable, and threads idle
     SCHEDULER = "scheduler"
-    CLIENT = "client"  # at one line
+    CLIENT = "client"  # the client computed at one line
     IMPORTS = "imports"  # time in which the client imported modules
     START_UP = "start-up"  # time before workers had joined
     OTHER_CLUSTER = "other-cluster"
@@ -139,12 +139,12 @@ class DifferencePart:
 
     kind: PartKind
     name: str  # a prefix, a line of the client, or empty
-    seconds: float  # of the call
+    seconds: float  # seconds of the call
     thread_s: float  # thread-seconds
     low: float | None = None  # lower end of the interval of `seconds`; None with one trial of a side
     high: float | None = None
     named: bool = False  # whether it is large enough, and not chance
-    tasks: tuple[float, float] | None = None  # of A and B, on average over trials
+    tasks: tuple[float, float] | None = None  # number of tasks of A and of B, on average over trials
     per_task_s: tuple[float, float] | None = None
     where: str = ""  # where the threads of a part of tasks were longer, or the line that sent the tasks
 

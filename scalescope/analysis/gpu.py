@@ -39,9 +39,9 @@ class Card:
 class GpuTime:
     """The workers' GPUs in a trial."""
 
-    cards: Mapping[str, Card]  # by identity; each once, however many workers share it
+    cards: Mapping[str, Card]  # cards by identity; a card that workers share is there once
     seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
-    prefixes: Mapping[str, PrefixGpu]  # by prefix of sampled tasks
+    prefixes: Mapping[str, PrefixGpu]  # measurements by prefix of sampled tasks
     using: frozenset[str]  # prefixes whose tasks use the GPU
 
     @property

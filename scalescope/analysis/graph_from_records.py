@@ -78,8 +78,8 @@ class _Senders:
     sent: Mapping[int, int]  # index in `times` of each row's graph
     rows: Mapping[int, Sequence[int]]  # rows of tasks by sender
     scattered: Scattered
-    waits: Mapping[int, Waits]  # by row, waits of tasks that send tasks
-    work: Mapping[str, Work]  # by worker whose cores tasks shared
+    waits: Mapping[int, Waits]  # waits of tasks that send tasks, by row
+    work: Mapping[str, Work]  # work by worker whose cores tasks shared
     virtual: bool
     window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
 

@@ -124,7 +124,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
 
 
 def thread_seconds(tables: Tables) -> dict[str, list[float]]:
-    # by prefix: seconds on a core, and other seconds
+    # seconds on a core, and other seconds, by prefix
     found: dict[str, list[float]] = {}
     for context, prefix, activity, seconds in fine_seconds(tables):
         if context == "execute" and activity.endswith("cpu"):

@@ -55,8 +55,8 @@ class ScalingSeries:
 
     scaling: Scaling
     items: int | None  # items at every point; None for weak scaling, or without items
-    items_per_worker: float | None  # for weak scaling
-    points: tuple[Point, ...]  # by rising number of workers
+    items_per_worker: float | None  # items of each worker, for weak scaling
+    points: tuple[Point, ...]  # points by rising number of workers
     threads: tuple[int, ...]  # P of each valid trial
     speedup: tuple[float, ...]  # throughput of each valid trial, in the unit of one busy thread of the smallest point
     metrics: tuple[Metrics, ...]  # one per valid trial

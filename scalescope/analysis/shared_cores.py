@@ -26,7 +26,7 @@ def work_by_worker(tables: Tables, rows: Sequence[int], waits: Mapping[int, Wait
         return {}
     tasks, workers = tables["tasks"], tables["workers"]
     threads = dict(zip(workers["worker"], map(int, workers["nthreads"]), strict=True))
-    computing = dict[str, list[tuple[float, int]]]()  # by worker: (time, +1 or -1 task)
+    computing = dict[str, list[tuple[float, int]]]()  # (time, +1 or -1 task), by worker
     for row in rows:
         edges = [float(tasks["start"][row])]
         for begin, end, _ in sorted(waits.get(row, ())):

@@ -63,7 +63,7 @@ TEXT = 200  # most characters of an argument that are compared
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
 _installed = 0
-_plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionary()  # by worker of this process
+_plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionary()  # plugins by worker of this process
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
@@ -290,7 +290,7 @@ def _reads_file(frame: Any) -> bool:
 
 
 def _files(frame: Any) -> list[Any]:
-    # in one step: variables of a module may change meanwhile
+    # copied in one step: variables of a module may change meanwhile
     return [each for each in list(frame.f_locals.values()) if type(each) in _FILES]
 
 
@@ -386,7 +386,7 @@ def _count(change: int) -> None:
 
 
 def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
-    # as the original, but counts the innermost frame and lines, too; workers pass True for `child`
+    # like the original, but counts the innermost frame and lines, too; workers pass True for `child`
     if child is not True:
         return _original(frame, child, state, **options)
     stop, innermost = options.get("stop"), frame

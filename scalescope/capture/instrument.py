@@ -167,7 +167,7 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     if any(getattr(made, name) != getattr(code, name) for name in same):
         raise NotInstrumented(f"{code.co_filename}:{first}: its source does not belong to it")
     constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
-    known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # from Python 3.11 on
+    known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # Python 3.11 and later
     return made.replace(co_consts=constants, **known)
 
 

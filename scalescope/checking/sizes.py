@@ -263,7 +263,7 @@ def _data(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size > MANY:
         return Shape(value.shape, value.dtype)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return value  # such as an array in a file
+        return value  # an array in a file, for example
     small = not isinstance(value, list | tuple | dict) or len(value) <= MANY
     return value if small and _is_plain(value) else Known(float(sizeof(value)))
 

@@ -34,7 +34,7 @@ class PackageRelease:
     """A release of a package that uv would install here."""
 
     package: str  # normalised name
-    version: str  # as the index spells it
+    version: str  # version in the spelling of the index
 
     @property
     def requirement(self) -> str:

@@ -79,7 +79,7 @@ MEMORY: dict[str, str] = {
 FINE_METRICS: dict[str, str] = {
     "context": "str",  # `execute`, `gather-dep`, `get-data`, `memory-monitor` or `p2p`
     "prefix": "str",  # task prefix, of `execute` alone
-    "activity": "str",  # such as `thread-cpu`, `disk-write`
+    "activity": "str",  # name of the activity, such as `thread-cpu` or `disk-write`
     "unit": "str",  # `seconds`, `bytes` or `count`
     "value": "d",
 }

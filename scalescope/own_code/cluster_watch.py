@@ -79,7 +79,7 @@ class ClusterWatch:
     asker: DirectCalls | ClientCalls
     looks: int = 0
     watched_s: float = 0.0  # seconds from the first look to the last
-    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by `DOES`
+    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # keys: `DOES`
     ended: int = 0  # tasks that ended since the first look
     memory_peak: int = 0  # bytes of all workers
     busy_s: float = 0.0  # seconds of the scheduler that the looks took

@@ -49,7 +49,7 @@ class Guest:
         self._folder, self._pid = Path(folder), os.getpid()
         self._functions = Instrumented()
         self._noting = Noting(self._failed)
-        self._recordings: dict[str, _Recording] = {}  # by address of the scheduler
+        self._recordings: dict[str, _Recording] = {}  # recordings by address of the scheduler
         self._behind: list[threading.Thread] = []  # threads that end recordings
         # Lines of code that began to make clusters, and when; a line is empty if a client made the cluster
         self._lines = weakref.WeakKeyDictionary[Any, tuple[str, float]]()

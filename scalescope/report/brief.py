@@ -48,7 +48,7 @@ class BriefFinding(Mapped):
     place: str  # `FILE:LINE`; empty if unknown
     summary: str  # what is wrong and why, in a sentence
     fix: str  # what to change, with code in backticks; empty if unknown
-    confidence: float  # from 0 to 1
+    confidence: float  # confidence from 0 to 1
     refuted_if: str  # observation that would show another cause
     change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration that are the fix
     now_s: float | None = None  # measured seconds

@@ -59,7 +59,7 @@ class Drivers:
         self.prices = price_table.load()
         self.spending = Spending()  # costs of the run's trials; counted only for a budget
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `Sweep.driver_of`, the least recently used first
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `Sweep.driver_of`; the least recently used first
 
     @property
     def stopped(self) -> bool:

@@ -56,7 +56,7 @@ class SweepGrowth:
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         sweep, execution = self.sweep, self.execution
-        tried = {trial.point.id for trial in done}  # also points without a valid trial, which are not run again
+        tried = {trial.point.id for trial in done}  # includes points without a valid trial, which are not run again
         between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []
         points = between[: max(execution.refine - len(tried - self.planned), 0)]
         if not points:

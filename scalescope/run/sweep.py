@@ -146,7 +146,7 @@ class Share:
 
     request: RunRequest = field(repr=False)
     run_id: str
-    index: int  # from 0
+    index: int  # number of the share, from 0
     count: int  # number of shares
 
 

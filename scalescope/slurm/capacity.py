@@ -26,7 +26,7 @@ class SlurmNodeShape:
     cores: int
     memory_mb: int = 0  # 0: the partition's default
     gpus: int = 0
-    threads: int = 1  # of each core where jobs get whole cores, so that one thread takes all of its core; else 1
+    threads: int = 1  # threads of each core if jobs get whole cores, so that one thread takes all of its core; else 1
 
     def __str__(self) -> str:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))

@@ -51,7 +51,7 @@ class SlurmFailure:
 
     category: str
     cause: str
-    next_step: str  # with the names of fields in braces
+    next_step: str  # advice with the names of fields in braces
 
     @property
     def may_return(self) -> bool:

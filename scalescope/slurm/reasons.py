@@ -48,7 +48,7 @@ _OF_JOBS = {
     "dependency-failed": "DependencyNeverSatisfied",
     "reservation-gone": "ReservationDeleted ReservationInvalid",
     "job-held": "JobHeldAdmin JobHeldUser JobHoldMaxRequeue",
-    # why a job ended
+    # reasons of jobs that ended
     "node-lost": "NodeDown",
     "system-failure": "SystemFailure",
     "output-not-writable": "JobLaunchFailure",

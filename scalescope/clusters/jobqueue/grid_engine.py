@@ -25,7 +25,7 @@ JOB_STATES = {
     "z": "finished",
     "d": "deleted",
     "E": "start-failed",
-    "h": "held",  # of a job that waits; a running one would not run again
+    "h": "held",  # a job that waits; a running one would not run again
     "q": "waiting",
     "w": "waiting",
     "s": "suspended",  # suspended by qmod

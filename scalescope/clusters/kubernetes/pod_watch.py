@@ -73,7 +73,7 @@ class PodWatch:
         most: float = math.inf,  # most Deployments that a single operator makes
         asked: Callable[[Raw], Raw | None] = lambda pod: None,  # returns the manifest of a pod, if it is known
     ) -> None:
-        self.problems: list[PodProblem] = []  # of the last look, the worst first
+        self.problems: list[PodProblem] = []  # problems of the last look, the worst first
         self.seen: list[Raw] = []  # all pods of the last look, also those that are ending
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
         self._groups, self._most, self._asked = groups, most, asked
@@ -84,7 +84,7 @@ class PodWatch:
         self._events: dict[str, list[Raw]] = {}
         self._nodes: dict[str, Raw] = {}
         self._rights: dict[tuple[str, str], bool] = {}
-        self._unwell = ""  # which nodes could hold the worst pod, but are cordoned or not well
+        self._unwell = ""  # names of nodes that could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
         self._log_at, self._log_told = 0.0, ""  # time and content of the last look at a running pod's log
 
