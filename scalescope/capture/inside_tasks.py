@@ -295,7 +295,7 @@ def _files(frame: Any) -> list[Any]:
 
 
 def _arguments(frame: Any) -> str | None:
-    """The arguments of a call as text; None where one is not known by its text."""
+    """The arguments of a call as text; None if the text of one does not tell its value."""
     code, variables = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = names[1:] if code.co_name == "__init__" else names

@@ -586,7 +586,7 @@ class _Attempts:
         self.sent: dict[Any, int] = {}  # number of the graph with which a task came, from 1, by key
         self.graphs = 0  # graphs received
         self.released: set[Any] = set()  # tasks that were released before their end and not begun again
-        self.cancelled: Counter[str] = Counter()  # number of these that were forgotten, by prefix
+        self.cancelled: Counter[str] = Counter()  # number of released tasks that were forgotten, by prefix
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
         self.foreign = 0  # attempts that ended but began before the recording

@@ -53,7 +53,7 @@ class Look:
     groups: tuple[Group, ...]
     tasks_per_s: float | None  # tasks that ended per second since the previous look; None: unknown
     left: tuple[str, ...]  # workers that have left since watching began
-    retired: int  # number of these that left by request, as in an adaptive cluster
+    retired: int  # number of workers that left by request, as in an adaptive cluster
     came: int  # workers that have come since watching began
     standstill: Hang | None
     standing: Standstill | None = None  # the tasks of that standstill by line of code

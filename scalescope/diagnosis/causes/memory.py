@@ -187,7 +187,7 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
     return (
         Evidence("most bytes of results at once, all workers", int(held.nbytes), "table memory, column managed"),
         Evidence(f"share of `{held.prefix}` in them", round(held.part, 3), "table tasks, column nbytes"),
-        Evidence("share that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
+        Evidence("share of them that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
         Evidence("memory limit of a worker", int(held.limit), "table workers"),
     )
 

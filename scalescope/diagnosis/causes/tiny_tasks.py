@@ -114,7 +114,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         *(larger.evidence if larger else ()),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
-        Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
+        Evidence("cost of a task to its worker, s", round(worker_s, 6), "built in, or table tasks"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
         place=_divided_at(observation),

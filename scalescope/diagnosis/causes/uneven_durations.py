@@ -31,8 +31,8 @@ STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
     needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
-    "median. Threads that had been busy beside them were idle until they ended, with no task waiting except behind "
-    "others.",
+    "median. Threads that had been busy at the same time were idle until these ended, and tasks waited only behind "
+    "other tasks.",
     ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
     "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
     "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",

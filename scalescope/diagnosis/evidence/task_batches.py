@@ -17,7 +17,7 @@ class TaskBatches:
     """Tasks of one group in flight together; a group called again after it had ended is another batch."""
 
     task: Ints  # finished attempts (indices into `Attempts`), by batch and then by duration, shortest first
-    batch: Ints  # the batch of each of these
+    batch: Ints  # batch of each attempt in `task`
     first: Ints  # place in `task` at which each batch begins; one element more than there are batches
     median: Floats  # lower median of the durations of each batch, in seconds
 

@@ -23,7 +23,7 @@ class Timeline:
     capacity: Floats  # threads there, at most those asked for
     # Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of actors that run
     occupied: Floats
-    waiting: Floats  # attempts that are runnable and neither of these
+    waiting: Floats  # attempts that are runnable and not `occupied`
     elsewhere: Floats  # the share of each cell in which the client waited for another cluster, and no task was known
 
     @property
