@@ -46,7 +46,7 @@ def fix(
     script: str = "",
     arguments: Sequence[str] = (),
     *,
-    workload: str = "",  # a function that a sweep measures, as `my_job.py:run`, in place of a script
+    workload: str = "",  # function that a sweep measures in place of a script, as `my_job.py:run`
     values: Mapping[str, Any] | None = None,  # values of the workload's point, as {"workers": 8}
     budget_s: float | None = None,  # seconds for the runs of one patch; None: five times those of the script itself
     side_effects: bool = False,  # True: the script may write outside of its folder and connect to other machines

@@ -21,7 +21,7 @@ import psutil
 from scalescope.errors import ClusterError
 from scalescope.leases import PREFIX
 
-FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # in the environment of a driver and its processes here: path of its folder
+FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # variable of a driver's processes on this machine: path of its folder
 LOCK = "parent.lock"
 TERM_S, KILL_S = 25.0, 3.0  # seconds for a driver to close its cluster after SIGTERM; seconds to end after SIGKILL
 

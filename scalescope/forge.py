@@ -21,8 +21,8 @@ from scalescope.redaction import GITHUB_TOKEN, GITLAB_TOKEN, know
 
 TIMEOUT_S = 20.0  # longest wait for each part of an answer; a slower API counts as away
 LONGEST_ANSWER = 10_000_000  # bytes of an answer that are read
-LONGEST_TEXT = 65_000  # characters of a text, below the limits of both
-ALL_FAIL = ("token", "unreachable", "limit")  # categories of errors that every further request would meet
+LONGEST_TEXT = 65_000  # most characters of a text, below the limits of both forges
+ALL_FAIL = ("token", "unreachable", "limit")  # categories of errors that would meet every further request, too
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -38,12 +38,12 @@ class Forge:
     """A site with repositories and its API."""
 
     name: str
-    address: str  # of its API, unless `variable` says another
+    address: str  # address of its API, unless the environment has `variable`
     variable: str  # environment variable with the address of its API
     token: str  # environment variable with the token
-    token_header: tuple[str, str]  # name, and what precedes the token
+    token_header: tuple[str, str]  # name of the header, and the text before the token
     headers: Mapping[str, str]
-    rights: str  # what the token must allow
+    rights: str  # rights that the token needs
 
     def ask(self, method: str, path: str, body: Mapping[str, Any], kind: type, field: str) -> Any:
         """Send a request, and return `field` of its answer, or the whole answer if `field` is empty.

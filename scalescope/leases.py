@@ -65,7 +65,7 @@ def state_folder() -> Path:
 
 def intend(
     backend: str,
-    label: str,  # from `new_label`; the resource must carry it as its name
+    label: str,  # name from `new_label`, which the resource must carry
     details: Mapping[str, Any] | None = None,  # JSON
     *,
     limit_s: float | None = None,  # seconds until it ends by itself: the longest wait in a queue plus the job's limit

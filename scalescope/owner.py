@@ -50,7 +50,7 @@ class Owner:
     def is_alive(self) -> bool:
         """Whether this process of this host still runs; a zombie does not."""
         host = _host()
-        if self.host != host:  # the machine has restarted
+        if self.host != host:  # another host, or this machine after a restart
             return False
         if " " not in host:
             return self._is_alive_by_clock()

@@ -90,7 +90,7 @@ def _pattern() -> re.Pattern[str] | None:
     stripped = {value.strip() for value in named.values()}
     values = {value for value in stripped if len(value) >= SHORTEST and not os.path.exists(value)}
     forms = values | {form for value in values for form in _forms(value)}
-    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another one escapes twice
+    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another error escapes twice
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 

@@ -8,7 +8,7 @@ from scalescope_blocks.clusters import BLOCKS, ClusterBlock
 from scalescope_blocks.resolve import saved
 from scalescope_blocks.store import ResultStore
 
-_CLUSTERS = {block.__name__: block for block in BLOCKS.values()}  # such as `SimulatedCluster`
+_CLUSTERS = {block.__name__: block for block in BLOCKS.values()}  # classes by name, such as `SimulatedCluster`
 
 __all__ = [*_CLUSTERS, "ResultStore", "saved"]
 

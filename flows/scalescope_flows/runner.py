@@ -119,7 +119,7 @@ class TaskRunner(Runner):
         except PydanticSerializationError as error:
             if not any(signal.__name__ in str(error) for signal in STOPPED):
                 raise
-            _set_state(run, ends[-1])  # a signal that a serializer turned into this error
+            _set_state(run, ends[-1])  # a serializer turned the signal into this error
             raise KeyboardInterrupt from error
         except NO_ANSWER as error:  # raised by the engine, since errors of the step are in its state
             self._is_away(error)
@@ -273,7 +273,7 @@ def _cancelled() -> State[Any]:
 
 
 def _set_state(task_run: UUID, state: State[Any]) -> None:
-    """Correct the state of a task if a signal hit Prefect's own code, which then reports a crash."""
+    """Correct the state of a task that Prefect reports as crashed because a signal hit Prefect's own code."""
     until = time.monotonic() + TOLD_AFTER_S
     try:
         with get_client(sync_client=True) as client:

@@ -32,7 +32,7 @@ _server: Server | None = None
 
 
 def is_needed() -> bool:
-    """Whether Prefect would have to start a server itself."""
+    """Whether no server is configured, so that Prefect would start one itself."""
     settings = get_current_settings()
     return settings.api.url is None and settings.server.ephemeral.enabled
 

@@ -47,11 +47,11 @@ NODES = ("cpu", "gpu")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-kubernetes"
 HOW = "infra/kubernetes/programs/README.md says how to get them"
 START_S = 120.0
-COMMAND_S = 600.0  # for a command, such as one that loads an image
+COMMAND_S = 600.0  # seconds for a command, such as one that loads an image
 
 
 def programs() -> Path:
-    """The folder KUBEBUILDER_ASSETS, or one with the packed program SCALESCOPE_KUBERNETES, which is unpacked once."""
+    """The folder `KUBEBUILDER_ASSETS`, or one with the unpacked program of `SCALESCOPE_KUBERNETES`."""
     if packed := os.environ.get("SCALESCOPE_KUBERNETES"):
         source = Path(packed)
         if not source.is_file():
@@ -94,14 +94,14 @@ def unmet() -> str:
 class MiniKubernetes(MiniCluster):
     """A Kubernetes of this process."""
 
-    image = mini_image.NAME  # of Scalescope; both nodes have it
+    image = mini_image.NAME  # Scalescope's image; both nodes have it
     host: str  # address of this machine for pods
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],  # for the kubeconfig, the logs, and until the end the data of the nodes
+        folder: str | os.PathLike[str],  # folder for the kubeconfig, the logs, and until the end the data of the nodes
         *,
-        gpus: int = 4,  # of the node `gpu`; they are not real
+        gpus: int = 4,  # pretended GPUs of the node `gpu`
         network: int | None = None,  # N of 10.N.0.0/16 for nodes, pods and services; None: the first free one from 89
         operator: bool = True,  # whether the operator of dask-kubernetes runs
     ) -> None:

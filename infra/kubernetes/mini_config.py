@@ -11,7 +11,7 @@ from typing import Any
 from mini_keeper import ADDRESSES, SERVICES
 
 GPU, PRODUCT = "nvidia.com/gpu", "NVIDIA-H200"
-LOST_S = 10  # from the last sign of a kubelet to NotReady, and from there to the eviction of its pods
+LOST_S = 10  # seconds from the last sign of a kubelet to NotReady, and again to the eviction of its pods
 AUDIT = {  # requests of pods to the API server, without those of Kubernetes's own pods
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -21,7 +21,7 @@ AUDIT = {  # requests of pods to the API server, without those of Kubernetes's o
         {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
     ],
 }
-USERS = {  # and their groups
+USERS = {  # groups by user
     "admin": "system:masters",
     "system:coredns": "system:masters",
     "system:kube-controller-manager": "",
@@ -184,7 +184,7 @@ class Configuration:
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "iptables",
-            "clusterCIDR": f"{self.address(0, ADDRESSES['cpu'])}/23",  # of both nodes' pods; others are masqueraded
+            "clusterCIDR": f"{self.address(0, ADDRESSES['cpu'])}/23",  # both nodes' pods; others are masqueraded
             "hostnameOverride": node,
             "clientConnection": {"kubeconfig": str(self.kubeconfig("system:kube-proxy"))},
             "conntrack": {"maxPerCore": 0},

@@ -34,7 +34,7 @@ from infra.mini_cluster import MiniClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
-BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
+BASE = "localhost/base:dev"  # base image, also of the container that holds the network of a pod: it sleeps
 EXTRAS = ("prefect", "environments", "kubernetes", "postgresql", "beam")
 # What schedulers, workers, flows and the operator import: their bytecode is made before it is packed.
 IMPORTED = (
@@ -180,7 +180,7 @@ def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribut
     done: set[tuple[str, str]] = set()
     wanted = [Requirement(each) for each in ("pip", *project["dependencies"])]
     wanted += [Requirement(each) for extra in EXTRAS for each in project["optional-dependencies"][extra]]
-    for requirement in wanted:  # which grows in the loop
+    for requirement in wanted:  # the list grows in the loop
         name = canonicalize_name(requirement.name)
         for extra in {"", *requirement.extras}:
             if (name, extra) not in done:
@@ -302,7 +302,7 @@ def _build(folder: Path, base: Path, image: Path) -> None:
         _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={context}/dist", str(ROOT))
         (made / "blobs/sha256").mkdir(parents=True)
         layer = json.loads(_manifest(base).read_text())["layers"][0]["digest"].removeprefix("sha256:")
-        (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # so that it is not copied
+        (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # a link saves a copy
         buildah = ["unshare", "--mount", "buildah", "--storage-driver=overlay"]
         buildah += [f"--root={folder}/buildah", f"--runroot={temporary}/run"]
         _run(

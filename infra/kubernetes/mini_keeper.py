@@ -91,7 +91,7 @@ class Nodes:
             link = f"kube{network}"
             if f"10.{network}." in used:
                 continue
-            with contextlib.suppress(MiniClusterError):  # another cluster was faster
+            with contextlib.suppress(MiniClusterError):  # another cluster was faster and took this link
                 sh("ip", "link", "add", link, "type", "veth", "peer", "name", "host", "netns", pid)
                 break
         else:
@@ -110,7 +110,7 @@ class Nodes:
 
     def connect_node(self, name: str, pid: int) -> None:
         ip, control = _ip(pid), _ip(self.nodes["control"])
-        with contextlib.suppress(MiniClusterError):  # of a stopped node of this name
+        with contextlib.suppress(MiniClusterError):  # the link of a stopped node of this name
             sh(*control, "link", "delete", name)
         sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
         sh(*control, "link", "set", name, "master", "nodes", "up")
@@ -134,7 +134,7 @@ class Nodes:
             folder = top / f"kube{self.network}" / node
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, folder):
-                for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they are empty at first
+                for name in ("cpuset.cpus", "cpuset.mems"):  # files of version 1, which are empty at first
                     if (each / name).exists() and top.name == "cpuset":
                         (each / name).write_text((top / name).read_text())
             come_first(folder.parent)
@@ -157,7 +157,7 @@ class Nodes:
         for process in self.started:
             process.wait()
         self.remove_cgroups()
-        with contextlib.suppress(MiniClusterError):  # by itself it waits for the last packets
+        with contextlib.suppress(MiniClusterError):  # a link that ends by itself waits for the last packets
             sh("ip", "link", "delete", f"kube{self.network}")
         self.remove_data()
 
@@ -171,7 +171,7 @@ def _ip(pid: int) -> list[str]:
 
 
 def _hierarchies() -> Iterable[Path]:
-    if (CGROUPS / "cgroup.controllers").exists():  # version 2
+    if (CGROUPS / "cgroup.controllers").exists():  # control groups of version 2
         return [CGROUPS]
     return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists() and not each.is_symlink()]
 
@@ -188,7 +188,7 @@ def keep(folder: Path, network: int | None) -> None:
         mine.flush()
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         nodes = Nodes(folder, network)
-        nodes.remove_data()  # of a keeper that was killed
+        nodes.remove_data()  # data of a keeper that was killed
 
         def act(line: str) -> str:
             try:

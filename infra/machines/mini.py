@@ -92,7 +92,7 @@ def down(network: int = NETWORK) -> None:
     for folder in (*group.glob("*/"), group):
         with contextlib.suppress(FileNotFoundError):
             folder.rmdir()
-    with contextlib.suppress(MiniClusterError):  # no link, or it goes with the namespace of the bridge
+    with contextlib.suppress(MiniClusterError):  # There is no link, or it ends with the namespace of the bridge.
         sh("ip", "link", "delete", _label(network))
     for name in (_hub(network), *(_namespace(machine, network) for machine in machines(network))):
         if (_NAMESPACES / name).exists():
@@ -126,7 +126,7 @@ def _make(machine: int, cpu: float, mbit: float, network: int) -> None:
     for device in ("eth0", "lo"):
         sh("ip", "-n", name, "link", "set", device, "up")
     burst = max(LEAST_BURST, round(mbit * 125 * BURST_MS))
-    for place, device in ((name, "eth0"), (hub, port)):  # sending, receiving
+    for place, device in ((name, "eth0"), (hub, port)):  # device that sends, device that receives
         bucket = ("tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", f"{QUEUE_MS}ms")
         sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
     group = _group(network) / str(machine)

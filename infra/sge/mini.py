@@ -23,7 +23,7 @@ from infra.machines import mini as machines
 from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, obey, poll, serve, spawn
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
-VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # tell commands where the system is
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # variables that locate the system
 NETWORK = 60  # N of the hosts' addresses, 10.N.0.2 and up; tests of small machines use other networks
 START_S = 60.0
 MASTER = "qmaster"
@@ -175,7 +175,7 @@ class MiniGridEngine(MiniCluster):
         (common / "act_qmaster").write_text(f"{_host()}\n")
         # For commands, all names of this machine are aliases. For daemons, names must resolve to addresses and back.
         (common / "host_aliases").write_text(" ".join(dict.fromkeys((_host(), *_names()))) + "\n")
-        names = {f"10.{self.network}.0.1": _host()}  # first, because hosts connect to this address
+        names = {f"10.{self.network}.0.1": _host()}  # this name first, because hosts connect to this address
         names |= {f"10.{self.network}.0.{i + 2}": name for i, name in enumerate(self.hosts)}
         names |= {address: f"{_host()} localhost" for address in (*_addresses(), "127.0.0.1")}
         (self.folder / "hosts").write_text("".join(f"{address} {name}\n" for address, name in names.items()))

@@ -56,9 +56,9 @@ STRICT: dict[str, Any] = {
     "extra": "EnforcePartLimits=ALL\nPrivateData=jobs\nMessageTimeout=3",
 }
 START_S = 60.0
-TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
+TERM_S = 1.0  # seconds between SIGTERM and SIGKILL of jobs when the whole cluster ends
 PR_SET_CHILD_SUBREAPER = 36
-SOCKET_PATH = 107  # bytes of a Unix socket's path
+SOCKET_PATH = 107  # most bytes of a Unix socket's path
 
 _CONF = """\
 ClusterName=mini
@@ -143,13 +143,13 @@ class MiniSlurm(MiniCluster):
         cpus: int = 8,
         memory_mb: int = 4000,
         gpus: int = 2,
-        partitions: Mapping[str, str] = PARTITIONS,  # options in the words of slurm.conf; all have all nodes
+        partitions: Mapping[str, str] = PARTITIONS,  # partitions, which have all nodes, with options as in slurm.conf
         extra: str = "",  # further lines of slurm.conf
         sizes: Sequence[str] = (),  # options of nodes in the words of slurm.conf, given out in turn
         rules: str = RULES,  # text of job_submit.lua
-        kill_wait_s: int = 2,  # between SIGTERM and SIGKILL of a cancelled job
+        kill_wait_s: int = 2,  # seconds between SIGTERM and SIGKILL of a cancelled job
         cloud: int = 0,  # number of nodes, the last ones, that are powered off until a job needs them
-        resume_timeout_s: int = 60,  # then a node that does not come is given up
+        resume_timeout_s: int = 60,  # seconds after which a node that has not come is given up
     ) -> None:
         self.folder = Path(folder).resolve()
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
@@ -184,37 +184,37 @@ class MiniSlurm(MiniCluster):
                 return
             except MiniClusterError as error:
                 self.close()
-                if attempt == 1 or "in use" not in str(error):  # else somebody took a port between our look and Slurm's
+                if attempt == 1 or "in use" not in str(error):  # else somebody took a port that we had found free
                     raise
 
     def close(self) -> None:
         """End all daemons and all processes of all jobs; returns when none is left."""
         super().close()
-        for pid in self.strays():  # none, unless the keeper itself was killed
+        for pid in self.strays():  # there are none, unless the keeper itself was killed
             kill(pid)
 
     # ------------------------------------------------------------------ use
 
     def submit(self, *options: str, command: str = "sleep 600") -> str:
         """Submit a shell command as a job and return the job's number."""
-        output = f"-o{self.folder}/job-%j.out"  # unless the options name another one, for the last counts
+        output = f"-o{self.folder}/job-%j.out"  # The last -o counts, so the options may name another file.
         return self.run("sbatch", "--parsable", output, *options, "--wrap", command).split(";")[0]
 
     def cancel_all(self) -> None:
         def empty() -> bool:
             jobs = [line.split() for line in self.run("squeue", "-h", "-o%A %T").splitlines()]
-            if alive := {job for job, state in jobs if state != "COMPLETING"}:  # each time: jobs may submit jobs
+            if alive := {job for job, state in jobs if state != "COMPLETING"}:  # asked anew: jobs may submit jobs
                 self.run("scancel", *alive, check=False)
-            for pid in self.strays():  # Slurm itself would give them some seconds
+            for pid in self.strays():  # Slurm itself would give these processes some seconds
                 kill(pid)
             return not jobs
 
         self._until(empty, lambda: f"jobs do not end:\n{self.run('squeue')}")
 
     def reset(self) -> None:
-        """Make it as after the start: no job, no reservation, all nodes up, partitions as given."""
+        """Restore the state after the start: no job, no reservation, all nodes up, partitions as given."""
         self.freeze(False)
-        for name in self.awake:  # first, for jobs of a silent node end late
+        for name in self.awake:  # nodes first, since jobs of a silent node end late
             if not alive(self._pids[name]):
                 self.start_node(name)
         self.cancel_all()
@@ -245,7 +245,7 @@ class MiniSlurm(MiniCluster):
         """Processes of jobs (of one node), whoever their parents are; Slurm's own come first."""
         jobs, steps, parents = [], [], set()
         for process in psutil.process_iter(["name", "ppid", "environ"]):
-            variables = process.info["environ"] or {}  # None: another user's
+            variables = process.info["environ"] or {}  # None: the process of another user
             if variables.get("SLURM_CONF") != str(self.conf):
                 continue
             if process.info["name"] == "slurmstepd":
@@ -338,7 +338,7 @@ def keep(folder: Path) -> None:
             while alive(pids[name]):
                 time.sleep(0.01)
             return pids[name]
-        fresh = ["-c"] if verb == "start" else []  # without its saved state
+        fresh = ["-c"] if verb == "start" else []  # -c: without the controller's saved state
         command = [CONTROLLER, "-D", *fresh] if name == CONTROLLER else ["slurmd", "-D", "-N", name]
         log = folder / "log" / f"{name}.out"
         pids[name] = spawn([*command, "-f", conf], log, env=environment, start_new_session=True).pid

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NO_TASK = ("no task was recorded", "no task ran on the cluster")  # beginnings of errors if nothing ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_OnAxis = Callable[[Floats], Floats]  # from times of the records to seconds since the epoch, clipped
+_OnAxis = Callable[[Floats], Floats]  # times of the records -> seconds since the epoch, clipped
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Attempts:
 
 
 class _Pick:
-    """Keeps the rows of a mask, without a copy if it keeps all."""
+    """Picks the rows of a mask from columns, without a copy if the mask keeps all."""
 
     def __init__(self, mask: Bools) -> None:
         self._mask = mask
@@ -225,7 +225,7 @@ def _nothing(what: str) -> CaptureError:
 
 def _lifetimes(tasks: Columns) -> tuple[Floats, Floats]:
     times = [np.asarray(tasks[name], np.float64) for name in ("runnable", "assigned", "start")]
-    known = np.min([np.where(each > 0, each, np.inf) for each in times], axis=0)  # infinity: never
+    known = np.min([np.where(each > 0, each, np.inf) for each in times], axis=0)  # infinity: the time is not known
     return known, np.max([known, times[2], tasks["stop"], tasks["done"]], axis=0)
 
 
@@ -239,7 +239,7 @@ def _ends(tasks: Columns, pick: _Pick) -> Floats:
 def _waits(tasks: Columns, pick: _Pick) -> tuple[Floats, Floats]:
     runnable, assigned, start = (pick.floats(tasks[name]) for name in ("runnable", "assigned", "start"))
     runnable = np.where(runnable > 0, runnable, np.where(assigned > 0, assigned, start))
-    # A retry waits since it was assigned again, not since its inputs were in memory.
+    # A retry waits from its new assignment, not from when its inputs were in memory.
     again = pick(np.asarray(tasks["retries"])) > 0
     runnable = np.minimum(np.where(again, np.maximum(runnable, assigned), runnable), start)
     return runnable, np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)

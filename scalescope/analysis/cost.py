@@ -28,7 +28,7 @@ DEFAULT = "default"
 class Prices:
     """Price of an hour of a worker."""
 
-    worker_hour: Mapping[str, float] = field(default_factory=dict)  # by partition or kind of cluster, or `default`
+    worker_hour: Mapping[str, float] = field(default_factory=dict)  # prices by partition or kind, or `default`
     currency: str = ""
     node_hour: Mapping[str, float] = field(default_factory=dict)  # a whole Kubernetes node, by instance type
     spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # default: the price of `node_hour`
@@ -192,7 +192,7 @@ class Spending:
     """Cost of all trials so far, valid or not."""
 
     total: Cost = field(default_factory=Cost)
-    points: dict[str, Cost] = field(default_factory=dict)  # by id of the point
+    points: dict[str, Cost] = field(default_factory=dict)  # costs by id of the point
     keys: set[str] = field(default_factory=set)  # trials counted
 
     @classmethod

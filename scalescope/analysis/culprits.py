@@ -13,8 +13,8 @@ from scalescope.model.sweep import ENVIRONMENT
 from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import cut
 
-MOST = 10  # culprits that are told
-UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
+MOST = 10  # most culprits that are reported
+UNLIKELY = 0.02  # weight of a kind of part that such a culprit rarely changes
 NEUTRAL = (
     "address",
     "made_at",
@@ -22,7 +22,7 @@ NEUTRAL = (
     "shows",
     "validated",
 )  # facts of a cluster that change nothing
-CORES = 0.25  # least difference of busy cores of a host that is told
+CORES = 0.25  # least difference of a host's busy cores that is reported
 OF_DASK = ("dask", "distributed", "dask-expr")
 # Packages of a family with another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
@@ -58,7 +58,7 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("package", r".*", 0.2, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS)),
     ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
 )
-# Shares of a host's load, by the names of facts
+# Kinds of load of a host, by the names of facts
 _LOAD = {"cores used by other processes": "others", "cores used by other virtual machines": "stolen"}
 _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
 
@@ -69,7 +69,7 @@ class DifferingFact:
 
     kind: str  # `point` (an axis), `setting` (of Dask), `variable`, `package`, `cluster`, `host` or `code`
     name: str
-    a: str  # empty where it is not there
+    a: str  # value in A; empty if A lacks it
     b: str
     explains_s: float = 0.0  # seconds of the named parts, each weighted by how often such a fact changes its kind
 
@@ -108,12 +108,12 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
 
 
 def other_host(facts: Sequence[DifferingFact]) -> bool:
-    """Whether A and B ran on different machines; a load that differs is no such machine."""
+    """Whether A and B ran on different machines; another load of one machine does not count."""
     return any(each.kind == "host" and each.name not in _LOAD for each in facts)
 
 
 def culprits(facts: Sequence[DifferingFact], parts: Sequence[DifferencePart]) -> tuple[DifferingFact, ...]:
-    """Those that can explain named parts, the likeliest first."""
+    """The differing facts that can explain named parts, the likeliest first."""
     named = [part for part in parts if part.named]
     found = [replace(each, explains_s=sum(_weight(each, part) * abs(part.seconds) for part in named)) for each in facts]
     return tuple(sorted((each for each in found if each.explains_s > 0), key=lambda each: -each.explains_s)[:MOST])

@@ -38,19 +38,19 @@ from scalescope.model.words import size
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
 ALPHA = 0.01  # chance that any part of two equal runs is named
-# Least size of a part that is named
-LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock where repeats are equal
-LEAST_S = 0.05  # seconds, in real time: other processes of the host may take as much
+# Least size of a part for its row to get a name
+LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock, where repeats take equally long
+LEAST_S = 0.05  # seconds in real time: other processes of the host may take as much
 # Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
-CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
+CUT_OTHERWISE = 0.2  # two opposite terms are one part, `chunks`, from this ratio of the smaller to the larger
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
 EQUAL = 1e-9  # seconds up to which an amount counts as none
 
 
 class PartKind(StrEnum):
-    """Reason for which B took other seconds than A."""
+    """Reason why B took more or fewer seconds than A."""
 
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
@@ -67,7 +67,7 @@ class PartKind(StrEnum):
     LOST = "lost"
     PLACEMENT = "placement"  # tasks were runnable, and threads idle
     SCHEDULER = "scheduler"
-    CLIENT = "client"  # at one line
+    CLIENT = "client"  # the client computed at one line
     IMPORTS = "imports"  # time in which the client imported modules
     START_UP = "start-up"  # time before workers had joined
     OTHER_CLUSTER = "other-cluster"
@@ -84,9 +84,9 @@ class PrefixAccount:
     """Cost of the tasks of one prefix in one trial."""
 
     tasks: int  # number of tasks that finished
-    busy_s: float  # thread-seconds in which they ran
-    idle_s: float = 0.0  # thread-seconds in which idle threads waited for them
-    first_s: float = 0.0  # when the first began, in seconds
+    busy_s: float  # thread-seconds in which these tasks ran
+    idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
+    first_s: float = 0.0  # start of the first of them, in seconds
     sent_at: str = ""  # line of the client that sent most of them, `my_job.py:61 prepare`; empty when unknown
     frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
 
@@ -106,7 +106,7 @@ class Account:
 
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
-    overheads: Mapping[Overhead, float]  # thread-seconds
+    overheads: Mapping[Overhead, float]  # thread-seconds by kind
     free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
     sent_bytes: float = 0.0  # bytes of the graphs that the client sent; 0 when unknown
 
@@ -135,18 +135,18 @@ class Match:
 
 @dataclass(frozen=True)
 class DifferencePart:
-    """Seconds that B took longer than A for one reason."""
+    """Seconds by which B took longer than A for one reason."""
 
     kind: PartKind
     name: str  # a prefix, a line of the client, or empty
-    seconds: float  # of the call
+    seconds: float  # seconds of the call
     thread_s: float  # thread-seconds
-    low: float | None = None  # ends of the interval of `seconds`; None with one trial of a side
+    low: float | None = None  # lower end of the interval of `seconds`; None with one trial of a side
     high: float | None = None
-    named: bool = False  # whether it is large, and no chance
-    tasks: tuple[float, float] | None = None  # of A and B, on average over trials
+    named: bool = False  # whether it is large enough, and not chance
+    tasks: tuple[float, float] | None = None  # number of tasks of A and of B, on average over trials
     per_task_s: tuple[float, float] | None = None
-    where: str = ""  # of a part of tasks: what their threads did longer, or the line that sent them
+    where: str = ""  # where the threads of a part of tasks were longer, or the line that sent the tasks
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Difference:
     b_thread_s: float
     threads: tuple[int, int]  # threads asked for
     trials: tuple[int, int]
-    parts: tuple[DifferencePart, ...]  # the largest first, of those that are named; then the others
+    parts: tuple[DifferencePart, ...]  # the named parts, the largest first; then the others
     matches: tuple[Match, ...]  # prefixes that do not have the same name on both sides
     seed: int = SEED
 
@@ -377,7 +377,7 @@ def _divide(
     mean = _log_mean(left, right) * both
     tasks = mean * _log_ratio(a.tasks, b.tasks, both)
     slower = mean * _log_ratio(a.busy, b.busy, both) - tasks
-    # tasks without seconds on one side: by number as far as it goes; new and gone ones: all of it
+    # New and gone tasks differ by number; tasks that took no seconds on one side, by duration.
     one_side = ~both & ((a.tasks == 0) | (b.tasks == 0))
     tasks = np.where(one_side, whole, tasks)
     slower = np.where(~both & ~one_side, whole, slower)
@@ -421,7 +421,7 @@ def _divide(
 
 
 def _cut_otherwise(a: _Costs, b: _Costs) -> Bools:
-    """Matches with more tasks that are shorter, or fewer that are longer."""
+    """Whether a match has more tasks that are shorter, or fewer that are longer."""
     both = (a.busy > 0) & (b.busy > 0) & (a.tasks > 0) & (b.tasks > 0)
     tasks = _log_ratio(a.tasks, b.tasks, both)
     each = _log_ratio(a.busy, b.busy, both) - tasks
@@ -437,7 +437,7 @@ def _log_mean(a: Floats, b: Floats) -> Floats:
     there = (a > 0) & (b > 0)
     low, high = np.where(there, a, 1.0), np.where(there, b, 1.0)
     ratio = np.log(high / low)
-    near = np.abs(ratio) < 1e-6  # there, rounding would make the quotient coarse, and the mean is as good
+    near = np.abs(ratio) < 1e-6  # rounding makes the quotient coarse there, and the mean is as good
     found: Floats = np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio)) * there
     return found
 
@@ -449,12 +449,12 @@ def _log_ratio(a: Floats, b: Floats, there: Bools | np.bool_) -> Floats:
 
 
 def _no_more_than(term: Floats, whole: Floats) -> Floats:
-    """The term, between 0 and what there is to explain."""
+    """The term, cut to lie between 0 and what there is to explain."""
     return np.clip(term, np.minimum(whole, 0.0), np.maximum(whole, 0.0))
 
 
 def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Two terms without what is opposite in both."""
+    """Two terms without the amount by which they cancel each other."""
     common = np.where(term * other < 0, np.minimum(np.abs(term), np.abs(other)), 0.0)
     return term - np.sign(term) * common, other - np.sign(other) * common
 
@@ -469,7 +469,7 @@ def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
 
 
 def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
-    """By which factor, as a logarithm, all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
+    """Logarithm of the factor by which all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
     tells = there & (seconds >= ALIKE * seconds.sum(axis=1, keepdims=True))
     low = np.where(tells, ratios, np.inf).min(axis=1, initial=np.inf)
     high = np.where(tells, ratios, -np.inf).max(axis=1, initial=-np.inf)

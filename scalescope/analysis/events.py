@@ -8,7 +8,7 @@ from typing import Any
 
 from scalescope.model.records import TASK_WAITS
 
-Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
+Columns = Mapping[str, Any]  # columns by name: `array.array`, numpy array or list, all of one length
 Tables = Mapping[str, Columns]
 Waits = Sequence[tuple[float, float, bool]]  # begin and end of each wait, and whether the task held its thread
 

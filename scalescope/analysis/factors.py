@@ -48,7 +48,7 @@ class SizeFactors:
     """The factors at one size; geometric means over repeats."""
 
     point: Point
-    factors: Mapping[str, float]  # by name: `FACTORS`, then `WORK`; above 1 if more threads or tasks at once ran
+    factors: Mapping[str, float]  # values by name: `FACTORS`, then `WORK`; above 1 if more ran than was asked for
 
     @property
     def efficiency(self) -> float:

@@ -26,7 +26,7 @@ LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # fewest bytes and seconds of all 
 SHARE_OF_LINKS = 0.2  # least share of links, rather than packing, in a transfer or in a wait for results
 MUCH_FASTER = 10.0  # largest bandwidth of the client, as a multiple of that of all workers together
 LEAST_TRANSFERS = 4  # fewest transfers that tell the latency
-# Quantiles of an undisturbed transfer: of the rate, by bytes (this share was slower); of the latency, by transfers
+# Quantiles of undisturbed transfers: of the rate, weighted by bytes; of the latency, by transfers
 UNSHARED, UNDISTURBED = 0.8, 0.25
 SAME_RATE = 0.1  # relative error of a rate, up to which links explain it
 TRIED = 40  # bandwidths of each link that are tried
@@ -290,7 +290,7 @@ def straight_line(column: Floats, durations: Floats) -> tuple[float, tuple[float
     """Fit a + b `column` by least squares of relative errors: the error, and (a, b); None if b is below 0."""
     weighted = np.column_stack([np.ones_like(column), column]) / durations[:, None]
     first, slope = np.linalg.lstsq(weighted, np.ones(len(durations)), rcond=None)[0].tolist()
-    if first < 0:  # through the origin
+    if first < 0:  # a negative intercept: fit through the origin
         slope = float(np.linalg.lstsq(weighted[:, 1:], np.ones(len(durations)), rcond=None)[0][0])
         first = 0.0
     if slope < 0:

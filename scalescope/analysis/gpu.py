@@ -31,17 +31,17 @@ class Card:
     workers: tuple[str, ...]  # addresses of workers that use it
     busy: float  # part of the time in which it computed, from 0 to 1
     memory_peak: int  # most bytes in use, by any process
-    tasks: float  # mean number of tasks on its workers while any runs
-    queued: float  # mean number of these that copy, or wait for the card
+    tasks: float  # mean number of tasks on its workers while any task runs
+    queued: float  # mean number of its tasks that copy, or wait for the card
 
 
 @dataclass(frozen=True)
 class GpuTime:
     """The workers' GPUs in a trial."""
 
-    cards: Mapping[str, Card]  # by identity; each once, however many workers share it
+    cards: Mapping[str, Card]  # cards by identity; a card that workers share is there once
     seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
-    prefixes: Mapping[str, PrefixGpu]  # by prefix of sampled tasks
+    prefixes: Mapping[str, PrefixGpu]  # measurements by prefix of sampled tasks
     using: frozenset[str]  # prefixes whose tasks use the GPU
 
     @property

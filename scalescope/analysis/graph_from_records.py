@@ -23,7 +23,7 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
-PROMPT = 0.2  # share of the mean time between ends of tasks; a client that reacts to an end sends within it
+PROMPT = 0.2  # share of the mean time between ends of tasks, within which a prompt client reacts to an end
 STEADY, ROUNDS = 0.8, 4  # least share of rounds, and least rounds, in which a client keeps as many tasks running
 SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
@@ -78,8 +78,8 @@ class _Senders:
     sent: Mapping[int, int]  # index in `times` of each row's graph
     rows: Mapping[int, Sequence[int]]  # rows of tasks by sender
     scattered: Scattered
-    waits: Mapping[int, Waits]  # by row, waits of tasks that send tasks
-    work: Mapping[str, Work]  # by worker whose cores tasks shared
+    waits: Mapping[int, Waits]  # waits of tasks that send tasks, by row
+    work: Mapping[str, Work]  # work by worker whose cores tasks shared
     virtual: bool
     window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
 
@@ -108,7 +108,7 @@ class _Senders:
         return found if len(by_sender) > 1 else found._one_by_one()
 
     def _one_by_one(self) -> _Senders:
-        """These senders; each task is a submission of its own if the client kept a number of tasks running."""
+        """These senders, with each task as a submission of its own if the client kept a number of tasks running."""
         tasks, first_known = self.tables["tasks"], self.tables["tasks"]["runnable"]
         rows = sorted(self.sent, key=lambda row: (self.sent[row], first_known[row]))
         times = np.array([self.times[self.sent[row]] for row in rows])
@@ -205,7 +205,7 @@ class _Senders:
         for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = program.awaits[position - 1]
-            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the last to have ended, in `by_end`
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the latest end before it, in `by_end`
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             own_s = program.own_s(since, time) if pause_s else 0.0

@@ -54,7 +54,7 @@ class InsidePrefix:
         return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
 
     def alike(self, other: InsidePrefix) -> float:
-        """The overlap of the shares of stacks of both prefixes, from 0 to 1."""
+        """How far both prefixes spend their time in the same stacks, from 0 to 1."""
         theirs = {stack.frames: other.share([stack]) for stack in other.stacks}
         return sum(min(self.share([stack]), theirs.get(stack.frames, 0.0)) for stack in self.stacks)
 
@@ -124,7 +124,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
 
 
 def thread_seconds(tables: Tables) -> dict[str, list[float]]:
-    # by prefix: seconds on a core, and other seconds
+    # seconds on a core, and other seconds, by prefix
     found: dict[str, list[float]] = {}
     for context, prefix, activity, seconds in fine_seconds(tables):
         if context == "execute" and activity.endswith("cpu"):

@@ -32,9 +32,9 @@ FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and 
 # Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
 GROWTH = 1.05  # smallest growth of throughput over the sweep that counts
-ABOUT = 0.05  # largest distance of the most tasks at once from k, as a share of k
+ABOUT = 0.05  # largest distance of the peak number of tasks from k, as a share of k
 ROUND = 3  # most points to add at once, since each result changes the next choice
-# Sentence that is added if no model with two shape parameters could be fitted
+# Sentence to add if no model with two shape parameters could be fitted
 SHARP = (
     " With so few measurements, only sharp bends can be fitted: repeat them, or the interval may miss a gradual bend."
 )
@@ -55,8 +55,8 @@ class ScalingSeries:
 
     scaling: Scaling
     items: int | None  # items at every point; None for weak scaling, or without items
-    items_per_worker: float | None  # for weak scaling
-    points: tuple[Point, ...]  # by rising number of workers
+    items_per_worker: float | None  # items of each worker, for weak scaling
+    points: tuple[Point, ...]  # points by rising number of workers
     threads: tuple[int, ...]  # P of each valid trial
     speedup: tuple[float, ...]  # throughput of each valid trial, in the unit of one busy thread of the smallest point
     metrics: tuple[Metrics, ...]  # one per valid trial
@@ -107,7 +107,7 @@ class Knee:
 
     @property
     def falls(self) -> str:
-        """A sentence, after a blank, on the factor that falls most with the size; empty if none falls much."""
+        """A sentence, with a leading space, on the factor that falls most with the size; empty if none falls much."""
         name = falling(self.series.factors)
         if not name:
             return ""

@@ -39,9 +39,9 @@ class Idle:
     """Idle threads of each worker whenever they change and at each edge; by worker, then by time."""
 
     time: Floats  # seconds since the epoch
-    cell: Ints  # first element of each worker and bin
+    cell: Ints  # index of the first element of each worker and bin
     level: Levels  # threads that are idle from this time on; 0 for a paused worker
-    tail: Levels  # number of these that were used when the last task of the trial started
+    tail: Levels  # number of idle threads that were used when the last task of the trial started
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats
 
 def unoccupied(pending: Floats, clock: Clock) -> Clock:
     """A clock that counts only between the intervals of `pending` (`Attempts.pending`)."""
-    bounds = pending.ravel()  # ends and begins of free time, in turn
+    bounds = pending.ravel()  # end of an interval, begin of the next, in turn
     counted = clock(bounds)
     passed = integral(counted[2::2] - counted[1:-1:2])
 
@@ -238,7 +238,7 @@ def unoccupied(pending: Floats, clock: Clock) -> Clock:
 
 
 def sums(levels: Levels, seconds: Floats, cell: Ints, edges: int) -> Floats:
-    """Thread-seconds of shape (workers, bins), given the first element of each cell."""
+    """Thread-seconds of shape (workers, bins); `cell` has the index of the first element of each cell."""
     totals: Floats = np.add.reduceat(levels * seconds, cell)
     return totals.reshape(-1, edges)[:, :-1]
 

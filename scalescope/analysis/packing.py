@@ -20,7 +20,7 @@ def fetches(tables: Tables) -> tuple[Ints, Ints]:
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     finished = np.asarray(tasks["status"]) == STATUS_FINISHED
-    # A transfer is noted at one task that waited for it.
+    # The records note a transfer at one of the tasks that waited for it.
     noted = finished & (np.asarray(tasks["transfer"], np.float64) > 0)
     far = np.flatnonzero((workers[node] != workers[need]) & noted[node])
     far = far[first_uses(need[far], workers[node[far]], np.asarray(tasks["start"])[node[far]])]

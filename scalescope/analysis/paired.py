@@ -20,7 +20,7 @@ from scalescope.errors import InvalidField
 Floats = npt.NDArray[np.float64]
 # Pairs in the order in which they ran; None stands for a trial that is not valid.
 Pairs = Sequence[tuple[float | None, float | None]]
-EXACT = 1e-12  # effects that differ by less are equal, because of rounding
+EXACT = 1e-12  # effects that differ by less count as equal, because of rounding
 # A pair is set aside if its effect is over five scaled median absolute deviations from the median (Hampel 1974), since
 # a shared host stops for a moment now and then. All pairs count if over a fifth would be set aside, or if there are
 # fewer than seven. On a simulated cluster, even deviations of a millionth can be that rare: hence `NEGLIGIBLE`.

@@ -144,8 +144,8 @@ MERGE = Model(
 BATCH = Model("batch", {"b": _wholes}, lambda p, b: np.maximum(1.0, p / b), whole=True)
 
 SMOOTH = (LINEAR, CAP, AMDAHL, USL, AMDAHL_CAP, RETROGRADE)
-STRONG = (*SMOOTH, WAVE)  # for a load that stays the same
-WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)  # for a load that grows with the threads
+STRONG = (*SMOOTH, WAVE)  # models of a load that stays the same
+WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)  # models of a load that grows with the threads
 
 
 def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
@@ -211,7 +211,7 @@ def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
 
 
 def _estimated(model: Model) -> int:
-    return len(model.parameters) + 2  # also the rate and the size of the error
+    return len(model.parameters) + 2  # two more for the rate and the size of the error
 
 
 def _search(model: Model, threads: Floats, logs: Floats) -> Floats:

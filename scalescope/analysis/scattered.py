@@ -19,7 +19,7 @@ class Scattered:
 
     nbytes: tuple[int, ...]  # bytes of each piece
     workers: tuple[int, ...]  # number of workers that had each piece at first
-    first: tuple[str, ...]  # one of these workers; empty if unknown
+    first: tuple[str, ...]  # one worker that had the piece at first; empty if unknown
     row: Ints  # row of the table `tasks` for each use
     piece: Ints  # number of the piece for each use
 

@@ -11,8 +11,8 @@ import numpy as np
 from scalescope.analysis.events import Tables, Waits
 from scalescope.analysis.ledger import integral
 
-Work = Callable[[float], float]  # (time) to seconds of a core that a task on a worker would have had until then
-ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds with a core: at least, if alone; at most, if crowded
+Work = Callable[[float], float]  # (time) -> seconds of a core that a task on this worker would have had until then
+ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds on a core: least for a lone task, most for a crowded one
 LONGER = 1.2  # least factor by which crowded tasks take longer; below it, there were cores for all
 LEAST_TASKS = 3  # fewest crowded and fewest lone tasks of a prefix for a comparison
 
@@ -26,7 +26,7 @@ def work_by_worker(tables: Tables, rows: Sequence[int], waits: Mapping[int, Wait
         return {}
     tasks, workers = tables["tasks"], tables["workers"]
     threads = dict(zip(workers["worker"], map(int, workers["nthreads"]), strict=True))
-    computing = dict[str, list[tuple[float, int]]]()  # by worker: (time, +1 or -1 task)
+    computing = dict[str, list[tuple[float, int]]]()  # (time, +1 or -1 task), by worker
     for row in rows:
         edges = [float(tasks["start"][row])]
         for begin, end, _ in sorted(waits.get(row, ())):

@@ -62,7 +62,7 @@ class PointSummary:
     reasons: tuple[TrialReason, ...] = ()  # reasons of failed and invalid trials, most frequent first
     warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
     metrics: Metrics | None = None  # combined as each metric is declared; None without valid trials
-    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # for metrics declared to have one
+    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # by metric, where it is declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
     blamed: Mapping[str, float] = field(default_factory=dict)  # reasons why threads waited: mean thread-seconds
     passed_on: Mapping[str, float] = field(default_factory=dict)  # part of `blamed` in waits for late tasks
@@ -164,7 +164,7 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
 
 
 def _short(value: Scalar) -> Scalar:
-    """A path as the name of its file."""
+    """The name of the file, if the text is a path."""
     return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 

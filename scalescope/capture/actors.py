@@ -16,7 +16,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 TOPIC = "scalescope-actor-calls"
 WINDOW_S = 0.05
-METHODS, NAME_CHARACTERS = 20, 100  # most methods in one event, and characters of a name
+METHODS, NAME_CHARACTERS = 20, 100  # most methods in one event, and most characters of a name
 
 
 class ActorCalls(WorkerPlugin):  # type: ignore[misc]

@@ -139,7 +139,7 @@ class ClientWatch:
                 frames = sys._current_frames()
                 place = self._place(frames.get(self._watched))
                 self._seen.append(place._replace(purpose=HASHED) if place.waits and _loop_hashes(frames) else place)
-                del frames  # they keep the workload's objects alive
+                del frames  # frames keep the workload's objects alive
             if not self._virtual:
                 with self._lock:
                     if not self._over:

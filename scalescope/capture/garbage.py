@@ -39,7 +39,7 @@ class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
             self.found.append((self.begun, time.time()))
 
     def taken(self, since: float) -> list[tuple[float, float]]:
-        """Begin and end of the collections since a time; forgets all collections."""
+        """Return begin and end of the collections since a time, and forget all collections."""
         taken = [each for each in self.found if each[1] >= since]
         self.found.clear()
         return taken

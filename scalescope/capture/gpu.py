@@ -128,7 +128,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
 
     def taken(self, since: float, delay: float) -> dict[str, Any]:
-        """Facts and samples since a time of this host's clock, or `absent`: the reason for having none. Begins anew."""
+        """Facts and samples since a time of this host's clock, or `absent`, the reason for having none; begins anew."""
         samples, self.samples, self.interval = self.samples, [], INTERVAL_S
         moved, self.moved = self.moved, 0
         if self.absent:

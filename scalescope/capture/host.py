@@ -195,7 +195,7 @@ def _kilobytes(path: Path, name: str) -> int | None:
     return int(value.split()[0]) * 1024 if value else None
 
 
-def _cgroup_cpus() -> float | None:  # from control groups of version 2, or else of version 1
+def _cgroup_cpus() -> float | None:  # CPUs by control groups of version 2, or else of version 1
     quota, _, period = _first_line(_CGROUP / "cpu.max").partition(" ")
     if not quota:
         quota = _first_line(_CGROUP / "cpu" / "cpu.cfs_quota_us")

@@ -55,19 +55,19 @@ _READING = (
 # Beginnings of the names of the user's own functions that set something up
 _SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download", "read", "parse", "build")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
-CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix that are counted, and told; fewer of calls made in one task alone
-COUNTED = 500  # most tasks of a prefix that are told apart
-_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # in names of parameters
+CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix counted; most reported, and fewer of those made in a single task
+COUNTED = 500  # most tasks of a prefix that are counted apart
+_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # parts of names of parameters
 TEXT = 200  # most characters of an argument that are compared
 # Frames between the worker and the function of a task
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
 _installed = 0
-_plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionary()  # by worker of this process
+_plugins: weakref.WeakKeyDictionary[Any, InsideTasks] = weakref.WeakKeyDictionary()  # plugins by worker of this process
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
-    """Returns the samples since the last call of `taken`."""
+    """Collects samples of the threads of tasks; `taken` returns those since its last call."""
 
     name = NAME
 
@@ -290,12 +290,12 @@ def _reads_file(frame: Any) -> bool:
 
 
 def _files(frame: Any) -> list[Any]:
-    # in one step: variables of a module may change meanwhile
+    # copied in one step: variables of a module may change meanwhile
     return [each for each in list(frame.f_locals.values()) if type(each) in _FILES]
 
 
 def _arguments(frame: Any) -> str | None:
-    """The arguments of a call as text; None where one is not known by its text."""
+    """The arguments of a call as text; None if the text of one does not tell its value."""
     code, variables = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = names[1:] if code.co_name == "__init__" else names
@@ -386,7 +386,7 @@ def _count(change: int) -> None:
 
 
 def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
-    # as the original, but counts the innermost frame and lines, too; workers pass True for `child`
+    # like the original, but counts the innermost frame and lines, too; workers pass True for `child`
     if child is not True:
         return _original(frame, child, state, **options)
     stop, innermost = options.get("stop"), frame
@@ -423,7 +423,7 @@ def _once_a_sample(frames: list[Any], outside: Any) -> None:
     global _counted
     if id(frames[0]) == _counted:
         _counted = 0
-        with suppress(Exception):  # the work of others: nobody is to be told, and the next sample may tell more
+        with suppress(Exception):  # other people's code: nobody needs to know, and the next sample may show more
             _note_calls(frames, outside)
     else:
         _counted = id(frames[0])

@@ -142,7 +142,7 @@ class Instrumented:
 
 
 def _hooks(function: FunctionType) -> Hooks | None:
-    """The hooks that a function calls, also if another copy of this module made them."""
+    """The hooks that a function calls; another copy of this module, as one sent to a worker, may have made them."""
     return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
 
 
@@ -167,7 +167,7 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     if any(getattr(made, name) != getattr(code, name) for name in same):
         raise NotInstrumented(f"{code.co_filename}:{first}: its source does not belong to it")
     constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
-    known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # from Python 3.11 on
+    known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # Python 3.11 and later
     return made.replace(co_consts=constants, **known)
 
 

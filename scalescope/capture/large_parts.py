@@ -36,7 +36,7 @@ _LEAVES = (str, bytes, bytearray, memoryview)
 # Places whose items are the user's own arguments
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
-# Largest objects of earlier graphs: by id, as far as they still live, or by the hash of a text
+# Largest objects of earlier graphs: by id while they live, or by the hash of a text
 _Sent = dict[int, "weakref.ref[Any] | None"]
 
 

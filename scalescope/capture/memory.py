@@ -20,12 +20,12 @@ from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 from scalescope.redaction import masked
 
-FEW = 8  # workers up to which all are asked at once; of more, the first one says whether the others are worth it
+FEW = 8  # most workers that are all asked at once; of more, the first tells whether to ask the others
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"
 
-Managed = tuple[float, str, int, int]  # time, worker, managed and spilled bytes
+Managed = tuple[float, str, int, int]  # time, worker, managed bytes, spilled bytes
 
 
 @dataclass

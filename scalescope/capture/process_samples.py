@@ -80,7 +80,7 @@ def pool_threads() -> int:
     """Threads that a library (BLAS, OpenMP) starts for one call, by the library or the environment; 0: unknown."""
     pools = []
     if not _CALLERS.isdisjoint(sys.modules):
-        with suppress(ImportError):  # it is installed in many environments
+        with suppress(ImportError):  # threadpoolctl is installed in many environments
             pools = importlib.import_module("threadpoolctl").threadpool_info()
     if not pools:
         set_to = (os.environ.get(f"{library}_NUM_THREADS", "") for library in ("OMP", "OPENBLAS", "MKL"))

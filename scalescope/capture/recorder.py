@@ -554,7 +554,7 @@ class _Scattered:
 
     def __init__(self, state: Any, new: bool) -> None:
         self.nbytes, self.rows = int(getattr(state, "nbytes", 0)), array("i")
-        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # of old data: unknown
+        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # unknown for old data
 
 
 class _Attempts:
@@ -567,26 +567,26 @@ class _Attempts:
         self.held: list[Any] = []  # entries (docstring of this module)
         self.opened = time.time()  # begin of `held`
         self.batches: deque[tuple[float, list[Any]]] = deque()  # begin and entries of earlier lists, oldest first
-        self.running: dict[Any, tuple[str, float]] = {}  # by key of unfinished attempts: worker, time of assignment
-        self.ready: dict[Any, float] = {}  # by key of tasks that had to wait for a worker: time of getting runnable
-        self.row_of: dict[Any, tuple[int, float]] = {}  # by key of finished tasks: row, longest path to it in seconds
+        self.running: dict[Any, tuple[str, float]] = {}  # worker and time of assignment, by key of unfinished attempts
+        self.ready: dict[Any, float] = {}  # time of getting runnable, by key of tasks that had to wait for a worker
+        self.row_of: dict[Any, tuple[int, float]] = {}  # row, longest path to it in seconds, by key of finished tasks
         self.told = 0  # number of failed tasks whose call was described
-        self.tried: dict[Any, int] = {}  # by key of tasks that erred or whose worker died: attempts
+        self.tried: dict[Any, int] = {}  # number of attempts, by key of tasks that erred or whose worker died
         self.present = set(scheduler.workers)  # addresses of workers, including one that is being removed
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
         self.own_steps: tuple[Any, list[Any]] | None = None  # key and our steps of the task whose end is being handled
         self.confined: set[str] = set()  # prefixes whose restrictions were sent as an event
-        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
-        self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
+        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # tasks and seconds, by prefix and action
+        self.longest: dict[str, tuple[float, Any, str]] = {}  # seconds, key, function and arguments, by prefix
         # Steps of fused tasks, and calls with random keys: key and prefix of the first task with them
         self.steps: dict[Any, tuple[Any, str]] = {}
-        self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
-        self.scattered: dict[Any, _Scattered] = {}  # by key: data that is no task's result
+        self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # tasks, seconds, by prefix, step, first prefix
+        self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
         self.uses = 0  # uses of such data by tasks
-        self.sent: dict[Any, int] = {}  # by key: number of the graph with which a task came, from 1
+        self.sent: dict[Any, int] = {}  # number of the graph with which a task came, from 1, by key
         self.graphs = 0  # graphs received
         self.released: set[Any] = set()  # tasks that were released before their end and not begun again
-        self.cancelled: Counter[str] = Counter()  # number of these that were forgotten, by prefix
+        self.cancelled: Counter[str] = Counter()  # number of released tasks that were forgotten, by prefix
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
         self.foreign = 0  # attempts that ended but began before the recording
@@ -595,7 +595,7 @@ class _Attempts:
         self.waits_dropped = 0
         self.unassigned = 0  # rows of tasks that failed without having been given to a worker
 
-        # Rows that are not taken yet. Packing a row costs a third of appending to a list for each column.
+        # Number of rows that are not taken yet. Packing a row costs a third of appending to a list for each column.
         self.taken = 0
         self.keys: list[Any] = []
         self.rows = bytearray()
@@ -968,7 +968,7 @@ class _Attempts:
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
-        numbers = self.names[group] = (number, self.groups[str(group.name)])  # a nested key has a tuple for its group
+        numbers = self.names[group] = (number, self.groups[str(group.name)])  # a nested key has a tuple as its group
         return numbers
 
     def _allowed(self, task: Any) -> int:

@@ -70,7 +70,7 @@ class Recording:
     members: list[tuple[Any, ...]] = field(default_factory=list)  # reports of workers that came and left
 
 
-# Errors of calls to a scheduler that has gone; AttributeError: the client has given up its scheduler
+# Errors of calls to a scheduler that is gone; AttributeError: the client has given up its scheduler
 _GONE = (OSError, TimeoutError, RuntimeError, ValueError, AttributeError)
 
 
@@ -283,7 +283,7 @@ class _Run:
         ]
         recording.threads = most_present(workers)
         if recording.workers_left and not any(workers["reason"]):
-            recording.notes.append("this release of distributed does not say why a worker left")  # 2023.5
+            recording.notes.append("this release of distributed does not say why a worker left")  # release 2023.5
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes

@@ -50,7 +50,7 @@ def program() -> str:
     path = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "")
     try:
         text = path.read_bytes()
-    except OSError:  # a notebook, or a file that is gone
+    except OSError:  # a notebook, or a file that was removed
         return ""
     return hashlib.sha256(b"\0".join([text, *map(os.fsencode, sys.argv[1:])])).hexdigest()[:16]
 

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 from types import FrameType
 
-SHIPPED = "scalescope_shipped_"  # begins the names of shipped modules and of their files
+SHIPPED = "scalescope_shipped_"  # prefix of the names of shipped modules and of their files
 _PACKAGES = ("dask", "distributed", "scalescope")  # packages that may be installed as editable copies
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _LINES = 1_000  # most names of lines that are cached

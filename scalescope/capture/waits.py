@@ -26,7 +26,7 @@ from distributed.worker import get_worker, thread_state
 
 from scalescope.capture.instrument import Hook, Instrumented
 
-WAIT = "scalescope-wait "  # begins an action; the function that waited, a tab and the line follow
+WAIT = "scalescope-wait "  # prefix of an action; the function that waited, a tab and the line follow
 HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits with the task's thread and without
 SHORT_S = 0.001  # shortest wait, in seconds, that is noted
 MOST_TIMES = 1_000  # most waits of one task whose times are noted
@@ -39,7 +39,7 @@ _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib",
 _inside = threading.local()
 _installed = 0
 
-# Functions of Prefect that are noted, by module and name. A name with a dot begins with a class.
+# Functions of Prefect whose calls are noted, by module and name. A name with a dot begins with a class.
 FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
 SERVER, PERSIST, RELEASE, HASH = "Prefect.server", "Prefect.persist", "Prefect.release", "Prefect.hash"
 API = "Prefect.api"

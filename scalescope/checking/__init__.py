@@ -1,1 +1,1 @@
-"""Says what a graph will cost before anything of it is computed."""
+"""Says what a graph will cost before any of it is computed."""

@@ -36,7 +36,7 @@ NOTED_BYTES = 1_000_000  # bytes of a graph from which its largest object is loo
 
 @dataclass(frozen=True)
 class Known:
-    """What was seen while collections were built; empty where nobody looked."""
+    """What was noted while collections were built; empty where nothing was."""
 
     chunks: Mapping[str, Any] = field(default_factory=dict)  # chunks and types of arrays, by name
     lines: Mapping[str, str] = field(default_factory=dict)  # lines of the user's code, by name of a layer

@@ -36,8 +36,8 @@ class PeakMemory(Mapped):
     """Results that workers hold when they hold most; tasks were scheduled by the real scheduler on a virtual clock."""
 
     workers: int
-    threads: int  # of each worker
-    nbytes: float  # all workers together
+    threads: int  # threads of each worker
+    nbytes: float  # bytes of all workers together
     fullest: float  # most bytes that one worker holds at any moment
 
 
@@ -48,22 +48,22 @@ class Checked(Mapped):
     about: str
     tasks: int
     widest: int  # tasks of the widest stage: threads beyond this number have nothing to do
-    critical_path: int  # tasks that must run one after another
+    critical_path: int  # number of tasks that must run one after another
     input_bytes: float
-    result_bytes: float  # results of all tasks
+    result_bytes: float  # bytes of the results of all tasks
     largest_block: float
     sizes_told: float  # share of tasks whose size metadata tells, from 0 to 1; others are assumed
     graph_bytes: int  # bytes that the client sends
-    plan_s: float  # optimising the graph
-    materialise_s: float  # making its tasks
-    pack_s: float  # packing what is sent
-    analysis_s: float  # all that the check itself did, without scheduling on the virtual clock
+    plan_s: float  # seconds of optimising the graph
+    materialise_s: float  # seconds of making its tasks
+    pack_s: float  # seconds of packing what is sent
+    analysis_s: float  # seconds of the whole check, without scheduling on the virtual clock
     findings: tuple[Finding, ...] = ()
-    layers: tuple[Layer, ...] = ()  # those with most tasks
+    layers: tuple[Layer, ...] = ()  # the layers with most tasks
     memory: PeakMemory | None = None
     no_memory: str = ""  # reason why the memory was not found
     stopped_at: str = ""  # line of the user's code that needed a value
-    stopped_by: str = ""  # what needed it, such as `compute`
+    stopped_by: str = ""  # call that needed it, such as `compute`
     notes: tuple[str, ...] = ()
 
     @property

@@ -21,10 +21,10 @@ from scalescope.model.words import duration, plural, size
 MANY_TASKS = 100_000  # tasks from which the scheduler alone takes minutes
 TASK_S = 0.001  # seconds of the scheduler and a worker for each task
 FEW = 100  # tasks of a step below which their size does not matter
-TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too little, as dask advises, too much
+TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too small, as Dask advises, too large
 SMALL = 16 << 20  # bytes of a block below which a step that multiplies blocks makes tiny ones
 FEW_NAMES = 2_000  # layers whose pairs fit into an array
-MULTIPLIED = 8  # times as many blocks as before
+MULTIPLIED = 8  # factor by which a step must raise the number of blocks
 LARGE_GRAPH = 10_000_000  # bytes from which dask warns
 DOUBT = 8  # factor by which an assumed size may be wrong
 COMPARED = 100_000  # most tasks that are compared with each other
@@ -40,7 +40,7 @@ class Looked:
     graph: TaskGraph
     nbytes: np.ndarray[Any, np.dtype[np.float64]]  # bytes of each task's result
     within: np.ndarray[Any, np.dtype[np.float64]]  # bytes of the largest array within each task, its result included
-    told: np.ndarray[Any, np.dtype[np.bool_]]  # whether metadata tells them
+    told: np.ndarray[Any, np.dtype[np.bool_]]  # True where metadata tells the bytes
     sent: int  # bytes of the packed graph
     calls: Sequence[PartitionCall]  # calls that made partitions
     where: Callable[[str], str]  # line of the user's code by the name of a layer
@@ -70,7 +70,7 @@ def _root(looked: Looked) -> PartitionCall | None:
 
 
 def _coarser(looked: Looked, block: float, goal: float = GOOD) -> tuple[str, str]:
-    """The call with larger parts, and what it brings; empty texts where no call is known."""
+    """Advice to make a call's partitions larger, and the gain; empty texts where no call is known."""
     call = _root(looked)
     times = max(int(goal / max(block, 1.0)), 2)
     if call is None or call.partitions < 2:
@@ -285,7 +285,7 @@ def _is_given_data(node: Any) -> bool:
 
 
 def does_not_fit(fullest: float, limit: float, workers: int, threads: int) -> Finding | None:
-    """`limit`: bytes of memory of a worker."""
+    """The results do not fit into the workers' memory. `limit`: bytes of memory of a worker."""
     if not limit or fullest < TARGET * limit:
         return None
     return Finding(

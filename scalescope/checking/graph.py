@@ -135,7 +135,7 @@ class TaskGraph:
             np.subtract.at(waiting, there, 1)
             there = there[waiting[there] == 0]
             last[there] = np.arange(len(there))
-            ready = there[last[there] == np.arange(len(there))]  # each once
+            ready = there[last[there] == np.arange(len(there))]  # every task once
         return level, np.concatenate(order) if order else np.zeros(0, np.int64)
 
     @property

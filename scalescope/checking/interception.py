@@ -76,10 +76,10 @@ class Seen:
     lines: dict[str, str] = field(default_factory=dict)  # lines of the user's code, by name
     noted: list[Sequence[PartitionCall]] = field(default_factory=list)  # calls that made partitions, so far
     notes: list[str] = field(default_factory=list)
-    workers: int = 0  # as a cluster was asked for; 0: nobody asked
+    workers: int = 0  # number in the call that made a cluster; 0: nobody asked
     threads: int = 1
     memory: float = 0.0  # bytes of each worker; 0: unknown
-    processes: int = 1  # workers of a job, of clusters that batch systems run
+    processes: int = 1  # workers in each job of a batch system's cluster
     stopped_at: str = ""
     stopped_by: str = ""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scalescope.checking.graph import TaskGraph
 
-MOST = 5_000  # most tasks that are scheduled: a second of this machine for some 500
+MOST = 5_000  # most tasks that are scheduled: about 500 take a second
 TASK_S, RATE = 0.02, 500e6  # assumed seconds of a task, and bytes that it makes or reads in a second
 LONGEST_S = 120.0  # real seconds of scheduling
 NAME = "scalescope.checking.peak_memory:held"

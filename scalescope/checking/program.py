@@ -26,7 +26,7 @@ def check_program(
     arguments: Sequence[str] = (),
     *,
     python: str = sys.executable,
-    shape: tuple[int, int, float] = (0, 0, 0.0),  # workers, threads of each, bytes of each; 0: as the script asks
+    shape: tuple[int, int, float] = (0, 0, 0.0),  # workers, threads of each, bytes of each; 0: as in the script
     stdout: int | None = None,
 ) -> Checked:
     """Check `script.py`, `file.py:name` or `module:name`; raises `UsageError` if nothing is sent to Dask."""

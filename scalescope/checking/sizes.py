@@ -23,10 +23,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from scalescope.checking.graph import TaskGraph
 
-EVALUATED = 20_000  # most tasks that are looked at one by one
-ALIKE = 40  # most tasks of a layer that are looked at in a larger graph; others are like them
+EVALUATED = 20_000  # most tasks that are examined one by one
+ALIKE = 40  # most tasks of a layer that are examined in a larger graph; the others count as like these
 SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)  # lengths that stand for the lengths of axes
-MANY = 1_000  # most elements of data that are looked at
+MANY = 1_000  # most elements of data that are examined
 # Modules whose functions are called with arrays without elements, but for those whose names say that they touch files
 RUN = ("dask.array.", "dask.utils.", "dask._task_spec.", "dask.blockwise.", "numpy.", "_operator.", "tlz.", "toolz.")
 # Tasks of a shuffle that return no data
@@ -87,7 +87,7 @@ class Shape(NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __array__(self, *_: Any, **named: Any) -> Any:
-        raise Unknown  # else NumPy and loops would ask for each element
+        raise Unknown  # otherwise NumPy and loops would ask for each element
 
     __iter__ = __array__
 
@@ -263,7 +263,7 @@ def _data(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.size > MANY:
         return Shape(value.shape, value.dtype)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return value  # such as an array in a file
+        return value  # an array in a file, for example
     small = not isinstance(value, list | tuple | dict) or len(value) <= MANY
     return value if small and _is_plain(value) else Known(float(sizeof(value)))
 
@@ -327,7 +327,7 @@ class Sizes:
         self._graph, self._chunks, self._frames = graph, chunks, frames
         self._values: dict[int, Any] = {}
         self._known: dict[int, Known] = {}
-        self._assumed, self._within, self._made = False, 0.0, 0.0  # of the task that is looked at
+        self._assumed, self._within, self._made = False, 0.0, 0.0  # result for the task that is being looked at
         self.within = np.zeros(len(graph))  # largest array within each task, or its result
         self.made = np.zeros(len(graph))  # bytes that each task makes or reads from nothing
 
@@ -401,7 +401,7 @@ class Sizes:
         return others[0] if others else number
 
     def _declared(self, number: int) -> Any:
-        """What dask or an expression says of a result; the last step of fused ones gives it."""
+        """What Dask or an expression declares about a result; of fused steps, the last one's."""
         key, node = self._graph.keys[number], self._graph.nodes[number]
         name, *place = key if isinstance(key, tuple) else (key,)
         if function_name(node) == "_execute_subgraph" and name not in self._chunks:

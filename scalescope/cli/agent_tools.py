@@ -30,8 +30,8 @@ from scalescope.report.run_tables import verdict_of
 
 ALIVE_S = 5.0  # seconds after which a client hears that a command still runs
 GRACE_S = 20.0  # seconds that a cancelled command has to clean up
-LAST_LINES = 20  # of what a command said, for an error
-# One program, found again whatever the working folder is
+LAST_LINES = 20  # last lines of a command's output that an error quotes
+# The same program whatever the working folder is
 COMMAND = (sys.executable, "-P", "-c", "from scalescope.cli.main import main; main()")
 
 INSTRUCTIONS = """\
@@ -61,7 +61,7 @@ async def diagnose_script(
 
 @server.tool(annotations=READS)
 async def explain_finding(
-    context: Context, finding: Annotated[str, Field(description="Its id in an answer.")], run: RunId = "latest"
+    context: Context, finding: Annotated[str, Field(description="The id of a finding.")], run: RunId = "latest"
 ) -> Finding:
     """Gives one finding of a run with all of its evidence, and where each number was read."""
     return from_mapping(Finding, await _run(context, "show", run, "--finding", finding, "--json"))

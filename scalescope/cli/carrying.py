@@ -29,9 +29,9 @@ R = TypeVar("R")
 def carry_out(
     flow: str,
     given: Mapping[str, Any],
-    directly: Callable[[Mapping[str, Any], Runner], R],  # carries the command out in this process
+    directly: Callable[[Mapping[str, Any], Runner], R],  # carries out the command in this process
     *,
-    check: Callable[[Mapping[str, Any]], object] = lambda given: None,  # refuses parameters before Prefect starts
+    check: Callable[[Mapping[str, Any]], object] = lambda given: None,  # refuses wrong parameters before Prefect starts
     prefect: bool | None = None,  # True: run as a flow; None: do so if a Prefect API is configured
     verbose: bool = False,  # True: show the log
 ) -> R:

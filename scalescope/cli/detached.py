@@ -14,7 +14,7 @@ from scalescope.cli.output import print_json
 from scalescope.errors import ExitStatus
 from scalescope.owner import make_folder, user_folder
 
-KEPT = 50  # the newest answers; older ones are removed
+KEPT = 50  # newest answers that are kept; older ones are removed
 
 # Runs a command; its output is a file of its own, which appears when it is whole.
 _PROGRAM = """\

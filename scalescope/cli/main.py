@@ -112,8 +112,6 @@ COMMANDS: Sequence[Row] = (
 OF_SCRIPTS = ("run", "fix", "check")
 # Context of commands that take a script: words after the script are its arguments
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-# Options of these commands whose value is the next word
-VALUED = ("--report", "--environment", "-e", "--require", "--store", "--budget", "--workers", "--threads", "--memory")
 
 
 def _version(wanted: bool) -> None:
@@ -173,13 +171,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. Errors become statuses only here."""
-    own = argv[: _script(argv)]
-    debug = "--debug" in own  # at any position
-    arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
-    command = _command(own)
+    debug = "--debug" in argv
     with noted(signal.SIGTERM) as received:
         try:
-            typer.main.get_command(app(command)).main(arguments, prog_name="scalescope")
+            commands = typer.main.get_command(app(_command(argv)))
+            own = argv[: _script(argv, commands)]
+            debug = "--debug" in own  # `--debug` may stand at any position
+            arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
+            commands.main(arguments, prog_name="scalescope")
         except SystemExit as end:  # Typer also turns an interrupt into SystemExit
             return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
         except ScalescopeError as error:
@@ -195,14 +194,15 @@ def _command(argv: Sequence[str]) -> str:
     return next((text for text in argv if not text.startswith("-")), "")
 
 
-def _script(argv: Sequence[str]) -> int:
-    """Index of the script in a command line of `run` or `fix`; the end for other commands."""
+def _script(argv: Sequence[str], commands: Any) -> int:
+    """Index of the script in a command line of `OF_SCRIPTS`; the end for other commands."""
     words = iter(enumerate(argv))
-    if next((text for _, text in words if not text.startswith("-")), "") in OF_SCRIPTS:
+    if (name := next((text for _, text in words if not text.startswith("-")), "")) in OF_SCRIPTS:
+        options = [each for each in commands.commands[name].params if not getattr(each, "is_flag", True)]
         for number, text in words:
             if not text.startswith("-") or text == "--":
                 return number
-            if text in VALUED:
+            if any(text in each.opts for each in options):
                 next(words, None)
     return len(argv)
 

@@ -38,7 +38,7 @@ from scalescope.run.parameters import Storage
 
 AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
 SEVERAL = "Can be given several times."
-# The text of the help tells the default, where there is one
+# The help text names the default, if there is one
 option = partial(typer.Option, show_default=False)
 argument = partial(typer.Argument, show_default=False)
 
@@ -96,7 +96,7 @@ RunOrStudy = Annotated[
     str,
     typer.Argument(
         metavar="[RUN | STUDY]",
-        help="Run or study: an id, the start of an id, or `latest`. `threshold`, `release`, `comparison`: the newest "
+        help="Run or study: an id, the start of an id, or `latest`. A kind of study, such as `comparison`: the newest "
         "study of that kind.",
     ),
 ]
@@ -137,8 +137,8 @@ class DefaultGroup(TyperGroup):
 class GivenOptions:
     """The options of declared parameters that were given."""
 
-    given: Mapping[str, Any]  # by name of the parameter
-    cluster_options: Mapping[str, Any]  # fields of the cluster
+    given: Mapping[str, Any]  # values by name of the parameter
+    cluster_options: Mapping[str, Any]  # values by field of the cluster
 
     def over(self, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Parameters by name: options override what a file gives; sections are merged."""
@@ -231,7 +231,7 @@ class _Option:
 
 
 def python_of(environment: str) -> str:
-    """The interpreter of `OtherPython`; empty for this one."""
+    """The interpreter that `OtherPython` names; empty for this one."""
     asked = Environment.parse(environment, "--environment")
     if asked.present:
         return ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalescope.report.brief import BriefAnswer
     from scalescope.run.progress import Listener, Progress
 
-# Exit statuses that not all commands have
+# Exit statuses of some commands only
 FINDING_OR_END = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
 
 

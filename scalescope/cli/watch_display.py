@@ -9,8 +9,8 @@ from scalescope.model.words import cut, duration, middle_cut, percent, plural, s
 from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
 
-NAME, WORDS = 9, 30  # columns of names at the left, and of what threads do
-FEW = 3  # most groups listed when no task has ended for long while workers compute
+NAME, WORDS = 9, 30  # columns of names at the left, and of the words on threads
+FEW = 3  # most groups listed when no task has ended for long although workers compute
 
 
 def line(look: Look) -> str:

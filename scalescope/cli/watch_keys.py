@@ -28,8 +28,8 @@ from scalescope.report.screen import stderr
 HELP = "↑ ↓ Enter look into, b back, w workers, s sort, f freeze, r report, q end"
 ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[D": "b", "\x1b[C": "\n", "\x1b": "b", "\r": "\n"}
 KEY = re.compile(r"\x1b\[[A-D]|[\s\S]")  # a key as a terminal sends it
-NAME = 34  # columns of a name
-# How rows are sorted, for each list: words, and what is compared
+NAME = 34  # most columns of a name
+# Sort orders of each list: words, and the key to compare
 SORTS: Mapping[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
     "groups": (
         ("most left", lambda each: each.done - each.total),
@@ -50,10 +50,10 @@ class KeyedDisplay:
 
     watch: ClusterWatch
     live: Live
-    keys: int  # descriptor that keys come from
-    records: bool = False  # whether there will be a report
-    shown: str = "groups"  # or `workers`
-    inside: tuple[str, str] | None = None  # kind and name of what is looked into
+    keys: int  # descriptor from which keys are read
+    records: bool = False  # whether a report will be written
+    shown: str = "groups"  # list shown: `groups` or `workers`
+    inside: tuple[str, str] | None = None  # kind and name of the row whose details are shown
     row: int = 0  # selected row
     sorts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SORTS, 0))
     frozen: bool = False
@@ -108,7 +108,7 @@ class KeyedDisplay:
             elif self.shown == "workers":
                 self._workers = self.watch.workers()
         except ClusterError:
-            if self.frozen:  # else the next look says so
+            if self.frozen:  # otherwise the next look reports it
                 return
             raise
 

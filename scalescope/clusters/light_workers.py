@@ -101,7 +101,7 @@ class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
     """A scheduler without an HTTP server."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing."""
+        """Do nothing, as for workers."""
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Cause(Generic[Looked]):
 
     code: str  # its name in findings, such as `straggler`
     title: str  # three to six words
-    needs: str  # the evidence without which it is not named
+    needs: str  # evidence without which the cause is not named
     ruled_out_by: str  # similar symptoms of other causes, and how to tell them apart
     remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
     # Condition for the remedy to help. A text says why nothing is checked: the evidence for the cause implies it.
@@ -56,7 +56,7 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     # Terms of the bound on the time that the remedy changes. No finding predicts less time than the other terms allow.
     changes: tuple[Term, ...] = ()
-    by_times: bool = False  # True if a host with too few cores can look the same
+    by_times: bool = False  # True if a host with too few cores looks the same by its times
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
     rules_out: tuple[str, ...] = ()  # codes of causes that are then not named, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost

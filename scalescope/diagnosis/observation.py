@@ -207,7 +207,7 @@ class Remedy:
 
     @classmethod
     def options(cls, observation: Observation, *given: Remedy) -> Remedy:
-        """The remedies whose premises hold, joined as alternatives."""
+        """The remedies whose premises hold, as one text of alternatives."""
         return cls(", or ".join(each.text for each in given if _holds(each, observation)))
 
     def changes_nothing(self, observation: Observation) -> bool:
@@ -234,8 +234,8 @@ class TrialCause(Cause[Observation]):
         remedy: Remedy | str,
         *evidence: Evidence,
         confidence: float,
-        severity: Severity | None = None,  # by default it follows from the share of worker time lost
-        link: str = "",  # by default that of the cause
+        severity: Severity | None = None,  # default: by the share of worker time lost
+        link: str = "",  # default: the link of the cause
         place: Place | None = None,  # line of the user's code
     ) -> Finding:
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None

@@ -27,7 +27,7 @@ class PartitionRule:
 
 
 BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
-# What to do to get more partitions from each call; their number follows.
+# How to get more partitions from each call; their number follows.
 CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
     "dask.bag.read_text": "pass `blocksize=`, or read more files, for",
@@ -36,7 +36,7 @@ CALL_OPTIONS = {
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
 }
-# What to do to get fewer partitions from each call: {n} of them, with {times} times as much in each.
+# How to get fewer partitions from each call: {n} of them, with {times} times as much in each.
 FEWER_OPTIONS = {
     CREATE: "pass Beam --dask_npartitions={n}",
     BAG: "pass `npartitions={n}`",
@@ -48,8 +48,8 @@ FEWER_OPTIONS = {
     "dask.dataframe.read_parquet": "call `.repartition(npartitions={n})` on what it returns, or write {n} larger files "
     "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
-LEAST_BLOCK = 100  # bytes; files that make smaller blocks are no work to divide
-ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # begins the names of calls that make arrays
+LEAST_BLOCK = 100  # fewest bytes of a block; files with smaller blocks are no work to divide
+ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # prefix of the names of calls that make arrays
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
 BEAM_128 = PartitionRule(

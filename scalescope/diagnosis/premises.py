@@ -30,7 +30,7 @@ RESULTS_FIT = Premise("The results of all work that is sent at once fit into the
 def room(observation: Observation) -> str:
     """Clause that says how many bytes of results do not fit into how much memory."""
     held = held_results(observation)
-    assert held is not None  # else nothing says that it does not fit
+    assert held is not None  # only known results can fail to fit
     return f"{words.size(kept_bytes(observation))} of results do not fit into {words.size(held.workers * held.fits)}"
 
 

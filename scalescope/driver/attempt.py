@@ -42,7 +42,7 @@ class Attempt:
     error: dict[str, str] | None = None  # the first exception, as `describe` returns it
     elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
     result: Any = None  # value that the workload returned
-    warnings: list[str] = field(default_factory=list)  # about the quality of the capture
+    warnings: list[str] = field(default_factory=list)  # sentences about the quality of the capture
     facts: dict[str, Any] = field(default_factory=dict)  # facts for readers of the result, as JSON carries them
 
 
@@ -70,7 +70,7 @@ def is_lost_connection(error: Mapping[str, str]) -> bool:
 def changes(
     before: Mapping[str, tuple[str, int, str]],  # address -> name, threads, status
     after: Mapping[str, tuple[str, int, str]],
-    left: Collection[str] = (),  # addresses of workers that left in between
+    left: Collection[str] = (),  # addresses of workers that left during the trial
 ) -> str:
     """Name the workers that were lost or joined, in a sentence; empty if there are none."""
     lost = [before[address][0] for address in before if address not in after or address in left]
@@ -115,7 +115,7 @@ def describe(error: BaseException) -> dict[str, str]:
         each = each.__cause__ or each.__context__
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
     text = shortened(hide(text), MESSAGE_LIMIT)
-    trace = hide("".join(full.format()))  # hidden first: a cut could split a secret
+    trace = hide("".join(full.format()))  # hide secrets before the text is cut: a cut could split one
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
     try:

@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 
 SCALE_LIMIT_S = 150.0  # real seconds to scale a cluster whose specification has no limit of its own
 CLEAR_LIMIT_S = 60.0  # real seconds to clear up after a trial
-LIMIT_MARGIN_S = 30.0  # seconds added to the limit of a specification, so that the cluster's own error comes first
-IMPORT_TIMEOUT_S = 60.0  # seconds for workers, and again for the scheduler; a trial runs even if imports take longer
-ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # seconds for an answer of the scheduler: usually; at the time limit of a trial
+LIMIT_MARGIN_S = 30.0  # seconds beyond a specification's own limit, so that the cluster's error comes first
+IMPORT_TIMEOUT_S = 60.0  # seconds for imports on workers, and again on the scheduler; a trial runs even without them
+ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # seconds for the scheduler's answer: usually; at the time limit of a trial
 DRAIN_LIMIT_S = 3.0  # seconds for tasks to end after their trial; then the cluster is opened anew
 DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time, the only one is at the end
 
 NO_PYNVML = "DISABLED_PYNVML_NOT_AVAILABLE"  # a worker without `nvidia-ml-py` cannot say whether it sees a GPU
 
-Members = dict[str, tuple[str, int, str]]  # workers that the scheduler knows: address -> name, threads, status
+Members = dict[str, tuple[str, int, str]]  # name, threads, status of workers that the scheduler knows, by address
 
 
 class OpenCluster:
@@ -56,8 +56,8 @@ class OpenCluster:
         self.clients = TrialClients()
         self.opening = False  # whether the main thread waits for a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
-        self.spoiled = False  # whether the next trial needs another cluster
-        self.reopened = ""  # the reason why the next trial has another cluster; empty: it has not
+        self.spoiled = False  # whether the next trial needs a new cluster
+        self.reopened = ""  # why the next trial has a new cluster; empty: it has the same one
         self.left: list[str] = []  # sentences about jobs or pods that closed clusters left
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
@@ -118,7 +118,7 @@ class OpenCluster:
 
     def _end(self, cluster: Cluster[Any]) -> None:
         cluster.close()
-        left = dict.fromkeys([*self.left, cluster.left])  # the watchdog may end it a second time
+        left = dict.fromkeys([*self.left, cluster.left])  # the watchdog may end the same cluster again
         self.left = [each for each in left if each and not any(label in each for label in cluster.removed)]
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:

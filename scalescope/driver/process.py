@@ -105,7 +105,7 @@ class Driver:
         self._ending = False
         self._closed = False
         self._phase = ""
-        self._shared = False  # whether tasks run in the driver's own process
+        self._shared = False  # whether tasks run in the process of the driver
         self._reader = threading.Thread(target=self._read, name=f"driver-{self.pid}-replies", daemon=True)
         self._reader.start()
 
@@ -126,7 +126,7 @@ class Driver:
         make_folder(folder)
         driver_folders.sweep()
         log = folder / LOG
-        log_start = log.stat().st_size if log.exists() else 0  # before the driver says anything
+        log_start = log.stat().st_size if log.exists() else 0  # size before the driver writes to it
         process = _spawn(spec, folder, python, run)
         driver = cls(process, folder=folder, log_start=log_start, on_progress=on_progress)
         try:
@@ -165,7 +165,7 @@ class Driver:
                 return self._run(planned, workload, timeout_s, folder)
             except InfrastructureError as error:
                 self._ending = True
-                if error.ends_run:  # the driver lives, and clears up
+                if error.ends_run:  # the driver is alive, and clears up
                     self.close()
                     raise
                 self._end(grace_s=0)
@@ -208,7 +208,7 @@ class Driver:
             if self._exited():
                 interpreters.explain(python)
             raise
-        if "distributed" in ready.versions:  # absent if it is installed without metadata
+        if "distributed" in ready.versions:  # a distribution without metadata has no version
             interpreters.refuse_old(python, ready.versions["distributed"])
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
@@ -324,7 +324,7 @@ class Driver:
                 os.kill(self.pid, signal.SIGTERM)
                 if not self._wait(TERMINATE_TIMEOUT_S):
                     _logger.warning("killing driver process %d; `scalescope reap` removes its jobs and pods", self.pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has no process any more
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # no process of the group is left
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             self._closed = True
@@ -436,9 +436,9 @@ def _fresh(path: Path) -> Path:
 
 def error_of(failed: Failed) -> ScalescopeError:
     kind = getattr(errors, failed.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # a type that only the driver knows
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # a type that this process lacks
         kind = DriverError
-    elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
+    elif issubclass(kind, errors.InvalidField):  # the text already has the field's name and value
         kind = errors.UsageError
     error = kind(failed.what, where=failed.where, cause=failed.cause, next_step=failed.next_step)
     if isinstance(error, InfrastructureError):

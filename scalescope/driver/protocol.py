@@ -95,7 +95,7 @@ class TrialResult:
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
     elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it was not made
-    warnings: tuple[str, ...]  # about the quality of the capture
+    warnings: tuple[str, ...]  # sentences about the quality of the capture
     facts: Mapping[str, Any]  # facts for readers of the result
     result: Any = None  # value that the workload returned
     error: Mapping[str, Any] | None = None  # exception that was raised (`attempt.describe`), if any
@@ -106,7 +106,7 @@ class TrialDone(TrialResult, Message):
     """A trial has ended."""
 
     kind: ClassVar[str] = "trial"
-    key: str  # as in the request
+    key: str  # key in the request
     ending: bool = False  # the driver ends after this reply
 
 

@@ -26,7 +26,7 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
     await asyncio.get_running_loop().run_in_executor(None, _import, modules)
     # A heartbeat reports how slow the worker's loop was during a second. Begin a new second, so that the trial does not
     # report the imports.
-    if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # not the scheduler
+    if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # workers only
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)
         dask_worker._cycle_ticks()

@@ -38,7 +38,7 @@ from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
 CLOSE_LIMIT_S = 10.0  # real seconds to close the cluster when the driver ends; then everything is killed
-PATIENCE_S = 3.0  # seconds of these in which the main thread may finish clearing up, and close the cluster in order
+PATIENCE_S = 3.0  # seconds of `CLOSE_LIMIT_S` for the main thread to finish clearing up and close the cluster in order
 
 # Exit statuses; after a phase that outlasts its limit EXIT_STUCK, after a signal 128 plus its number
 EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class _DriverEnd:
     reason: str
     status: int
-    seen: str = ""  # line at which the main thread was
+    seen: str = ""  # line of code at which the main thread stood still
     parent_gone: bool = False
 
     def says(self, stands: str = "") -> str:

@@ -60,7 +60,7 @@ class TrialRunner:
             if error.ends_run:
                 raise
             lost = opened.cluster.losses() if opened.cluster is not None and attempt.elapsed_s is not None else ""
-            # after the workload's end, a loss explains why nothing answers
+            # a loss explains why nothing answers after the workload's end
             attempt.problem = lost or self._outage(attempt) or str(error)
             attempt.error = describe(error)
             self._keep_records_of_cluster(request, attempt)
@@ -177,7 +177,7 @@ class _Watches:
         self.client = ClientWatch(workload.run, cluster.time, cluster.watched)
         self._cluster, self._workload, self._point = cluster, workload, point
         self._breaking = cluster.breaking(fault) if fault else None
-        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may halt processes
+        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may stop processes
         self._notes = Notes()
 
     @contextmanager

@@ -31,7 +31,7 @@ class Manifest:
     digest: str  # digest of `packages`
     resolved: list[str]  # releases that uv chose, as requirement lines that install the same again
     added: list[str]  # requirements that were added because old releases do not name them
-    created: str  # in UTC, ISO 8601
+    created: str  # time of the build in UTC, ISO 8601
     size: int  # bytes; files that it shares with uv's own cache count
     uv: str  # version of uv
 
@@ -59,8 +59,8 @@ class Cached:
     size: int  # bytes; files that it shares with uv's own cache count
     python_version: str  # version of its interpreter
     packages: int  # number of installed packages
-    created: str  # when it was built, in UTC, ISO 8601
-    last_used: float  # when it was last asked for, in seconds since the epoch
+    created: str  # time of the build in UTC, ISO 8601
+    last_used: float  # time of the last use, in seconds since the epoch
     in_use: bool  # True while a living process uses it
 
 
@@ -112,7 +112,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
             if lock.try_own():
                 freed += size(path, shared=False) if dry_run else remove(path)
                 removed.append(text)
-            elif manifest is not None:  # without a manifest it is being built
+            elif manifest is not None:  # an environment without a manifest is still being built
                 in_use.append(text)
         finally:
             lock.close()

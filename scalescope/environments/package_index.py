@@ -34,7 +34,7 @@ class PackageRelease:
     """A release of a package that uv would install here."""
 
     package: str  # normalised name
-    version: str  # as the index spells it
+    version: str  # version in the spelling of the index
 
     @property
     def requirement(self) -> str:
@@ -58,7 +58,7 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
     try:
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
-        found = _walk(package, first, last, options)  # the package has no wheels
+        found = _walk(package, first, last, options)  # a package without wheels
     return tuple(PackageRelease(package_name(package), version) for version in reversed(found))
 
 

@@ -12,13 +12,13 @@ from scalescope.fixing.outcome import Outcome
 from scalescope.model.words import cut, plural
 from scalescope.remedies.source import Values
 
-TOLERANCE = 1e-9  # relative difference of decimal numbers that another order of additions makes
+TOLERANCE = 1e-9  # relative difference of decimal numbers that may come from another order of additions
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?")
 TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
 def differences(originals: Sequence[Outcome], patched: Outcome, values: Values = "same") -> tuple[list[str], list[str]]:
-    """What the patched script did otherwise than all runs of the original, and what is not compared.
+    """What the patched script did differently from all runs of the original, and what is not compared.
 
     Not compared are what differs between runs of the original; values that the patched script leaves on the cluster,
     with `"fewer"`; and all values with `"others"`, which asks for something printed or written.
@@ -88,7 +88,7 @@ def close(a: str, b: str) -> bool:
 
 def _near(a: str, b: str) -> bool:
     if not {".", "e", "E"} & {*a} or not {".", "e", "E"} & {*b}:
-        return False  # counts and names are the same, or they are not
+        return False  # counts and names must be equal
     try:
         x, y = (float(each.replace(",", "").replace("_", "")) for each in (a, b))
     except ValueError:

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FILE_BYTES = 16 << 20  # bytes of a file from which it is linked
-FOLDER_FILES, FOLDER_BYTES = 500, 64 << 20  # files and bytes of a folder from which it is linked as a whole
-WHOLE_BYTES = 512 << 20  # bytes of a copy; what comes after that is linked
+FILE_BYTES = 16 << 20  # bytes from which a file is linked instead of copied
+FOLDER_FILES, FOLDER_BYTES = 500, 64 << 20  # files and bytes from which a folder is linked as a whole
+WHOLE_BYTES = 512 << 20  # most bytes of a copy; everything after them is linked
 LEFT_OUT = {"__pycache__", "dask-scratch-space", "dask-worker-space"}
 
 
@@ -66,7 +66,7 @@ def _copied(entry: Path, target: Path, left: int) -> int:
             return left
         shutil.copytree(entry, target, symlinks=False, ignore=shutil.ignore_patterns(*LEFT_OUT))
         return left - size
-    if not entry.is_file():  # a socket, a pipe
+    if not entry.is_file():  # neither a file nor a folder: a socket or a pipe
         return left
     size = entry.stat().st_size
     if size > min(FILE_BYTES, left):
@@ -106,7 +106,7 @@ def _own_folder(root: Path, folder: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Files of a copy itself, not those behind links, by relative path."""
+    """Files in a copy, without those behind links, by relative path."""
     found = {}
     for path, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if each not in LEFT_OUT]

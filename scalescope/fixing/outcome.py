@@ -32,29 +32,29 @@ class SideEffect(UsageError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of a script left."""
+    """The results of one run of a script."""
 
-    status: int  # as `subprocess` has it
+    status: int  # exit status in the form of `subprocess`
     seconds: float
-    peak_bytes: int  # resident memory of all its processes together, at most
-    lines: tuple[str, ...]  # of standard output, the copy's own path taken out
-    of_tasks: tuple[str, ...]  # the same of its worker processes, in no order
+    peak_bytes: int  # largest resident memory of all its processes together
+    lines: tuple[str, ...]  # lines of standard output, without the copy's own path
+    of_tasks: tuple[str, ...]  # lines of its worker processes, in any order
     error: str  # last line of standard error where the status is not 0
     copy: Copy
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
     values: Mapping[str, int] = field(default_factory=dict)  # number of times that its client got a value, by its text
-    metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call of a function, by its name
+    metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call, by the function's name
 
 
 @dataclass(frozen=True)
 class Guarded:
     """How a script runs in a copy: what it may reach, and where its output goes."""
 
-    folder: Path  # for all runs, outside of their copies
+    folder: Path  # folder for all runs, outside of their copies
     copy: Copy
-    allowed: bool  # whether it may write elsewhere and connect to other machines
+    allowed: bool  # whether the script may write elsewhere and connect to other machines
 
     def environ(self) -> dict[str, str]:
         """Variables of the script's process."""
@@ -70,9 +70,9 @@ class Guarded:
         }
         path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
         ours = {GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
-        if "PREFECT_API_URL" not in os.environ:  # flows have a server of their own, for all runs
+        if "PREFECT_API_URL" not in os.environ:  # a Prefect server for the flows of all runs
             ours["PREFECT_HOME"] = str(temporary / "prefect")
-            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first one makes its database
+            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first run makes its database
         return {**os.environ, **ours}
 
     def file(self, what: str) -> Path:

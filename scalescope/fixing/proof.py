@@ -30,21 +30,21 @@ Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`
 
 @dataclass(frozen=True)
 class Proof:
-    """What the pairs say of a patch."""
+    """What the pairs of runs say about a patch."""
 
     proven: bool
-    reason: str  # why it is withdrawn; empty if it is not
+    reason: str  # reason for withdrawing the patch; empty if it stays
     pairs: tuple[tuple[float, float], ...] = ()  # seconds of the original and of the patched script, in their order
-    original_s: float | None = None  # geometric means; None without a whole pair
+    original_s: float | None = None  # geometric mean of the seconds; None without a whole pair
     patched_s: float | None = None
-    times: float | None = None  # how many times as fast, and its interval; None with fewer pairs than it takes
-    low: float | None = None  # None on a virtual clock, too
+    times: float | None = None  # speed-up; None with too few pairs
+    low: float | None = None  # lower end of its interval; None on a virtual clock, too
     high: float | None = None
-    original_bytes: int = 0  # most memory of all processes together
+    original_bytes: int = 0  # largest memory of all processes together
     patched_bytes: int = 0
     # What differs between two runs of the original, or what the patched script's client does not get
     not_compared: tuple[str, ...] = field(default_factory=tuple)
-    changed: bool = False  # True: it was withdrawn for other results
+    changed: bool = False  # True: it was withdrawn because its results differ
     uses: str = ""  # workers and transferred bytes, where they differ
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
 
 
 def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
-    """Numbers of pairs at which to look, where a pair takes so long."""
+    """The numbers of pairs at which to look that the budget allows, if a pair takes so long."""
     most = int(max(LOOKS[0], min(LOOKS[-1], budget_s / max(pair_s, 1e-9))))
     return tuple(sorted({each for each in LOOKS if each <= most} | {most}))
 

@@ -19,8 +19,8 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 class Tried:
     """A patch for one finding, and what its proof says."""
 
-    code: str  # of the cause
-    finding: str  # its line
+    code: str  # code of the cause
+    finding: str  # line of the finding
     rewrite: str  # name of the rewrite
     what: str  # what was changed, as a clause
     diff: str
@@ -48,7 +48,7 @@ class Fix:
 
     script: Path
     root: Path  # folder to which the names of files are relative
-    before: Mapping[Path, bytes]  # contents of the files that are patched, by relative path
+    before: Mapping[Path, bytes]  # contents of the patched files before the change, by relative path
     after: Mapping[Path, bytes]
     settings: str = ""  # options or variables that are proven, one a line as a diff; empty if there are none
     measured_by: tuple[str, ...] = ()  # words of the command that runs a workload with proven settings
@@ -125,7 +125,7 @@ def shown(text: str) -> str:
 
 
 def told(found: Fix) -> str:
-    """The last line: what to do."""
+    """The last line of the answer: what to do next."""
     if not found.proven:
         return "No patch is proven."
     count = "1 patch" if len(found.proven) == 1 else f"{len(found.proven)} patches"

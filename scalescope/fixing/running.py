@@ -35,13 +35,13 @@ from scalescope.run import price_table
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 
-SCRIPTS = 5  # times the script's own time that all pairs of one patch may take, by default
-MOST = 6  # patches that are proven one after another
-LIMIT = 10.0  # times the script's own time, after which a run of it is stopped
-LEAST_S = 60.0  # seconds that a run may take in any case
+SCRIPTS = 5  # time limit of all pairs of a patch, in times of the script's own run, unless the user sets one
+MOST = 6  # most patches that are tried, one after another
+LIMIT = 10.0  # time limit of a run, in times of the script's own run
+LEAST_S = 60.0  # seconds that a run may always take
 FEWEST = LOOKS[0]
-PARTS = 3  # parts of the seconds that a patch takes away that are told
-SETTING = "setting"  # stands for the name of a rewrite where a finding names the value itself
+PARTS = 3  # most parts of the saved seconds that are named
+SETTING = "setting"  # in place of a rewrite's name, if the finding itself names the value
 
 Says = Callable[[str], object]
 
@@ -62,7 +62,7 @@ def fix(
     budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's own
     side_effects: bool = False,  # whether it may write elsewhere and connect to other machines
     says: Says = lambda text: None,
-    agrees: Callable[[], bool] = lambda: True,  # asked before anything runs
+    agrees: Callable[[], bool] = lambda: True,  # called before anything runs; True: go on
     runner: Runner | None = None,  # carries out the recordings and proofs; None: this process
 ) -> Fix:
     """Patch a script as far as patches are proven; nothing of the user's is written.
@@ -102,9 +102,9 @@ def fix_asked(given: Mapping[str, Any], runner: Runner) -> Fix:
 
 @dataclass(frozen=True)
 class _Version:
-    """What a run of the subject uses in place of what the user has."""
+    """Files and values that a run of the subject uses in place of the user's own."""
 
-    files: Mapping[Path, bytes] = field(default_factory=dict)  # contents, by relative path
+    files: Mapping[Path, bytes] = field(default_factory=dict)  # contents of the files, by relative path
     values: Mapping[str, Scalar] = field(default_factory=dict)
     gets: Values = "same"  # values that its client gets, compared with the version before it
 
@@ -134,7 +134,7 @@ class _Fixing:
         self.subject, self.root, self.folder = subject, subject.root, folder
         self.budget_s, self.side_effects, self.says = budget_s, side_effects, says
         self.before: dict[Path, bytes] = {}
-        self.current = _Version(values=subject.values)  # with all proven patches
+        self.current = _Version(values=subject.values)  # files with all proven patches
         self.runs = 0
 
     def __call__(self) -> Fix:
@@ -196,7 +196,7 @@ class _Fixing:
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
     ) -> Tried | None:
-        """The first patch that is proven; what is not is added to the lists."""
+        """The first patch that is proven; others are added to the lists."""
         for finding in record.findings:
             reasons: list[str] = []
             is_tried = False

@@ -30,12 +30,12 @@ class Subject:
 
     program: Program
     file: Path
-    root: Path  # folder that is copied
-    folder: Path  # in which it runs: the root, or a folder in it
+    root: Path  # folder to copy
+    folder: Path  # folder in which the script runs: the root, or one inside
     workload: str = ""  # reference of a workload; empty for a program
     # What a patch may set: values of the workload's point, or variables of a program's environment, at first none
     values: Mapping[str, Scalar] = field(default_factory=dict)
-    cluster: ClusterSpec | None = None  # on which a workload is swept; None: a `LocalCluster`
+    cluster: ClusterSpec | None = None  # cluster on which a workload is swept; None: a `LocalCluster`
 
     @classmethod
     def of(cls, program: Program) -> Subject:

@@ -114,7 +114,7 @@ class _Reducer(Generic[T]):
         self._known = {self.state}
 
     def take(self, move: Move[T]) -> None:
-        """Try a move again and again until there is nothing more for it to remove."""
+        """Repeat a move while it finds something to remove and the symptom stays."""
         while (change := move(self.state)) is not None and self._try(*change):
             pass
 

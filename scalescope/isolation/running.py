@@ -38,7 +38,7 @@ from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
-WHAT = "result"  # name in errors of what is written
+WHAT = "result"  # name in errors of the folder that is written
 NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)

@@ -48,7 +48,7 @@ _OWN = {
 KINDS: Table[type[ClusterSpec]] = Table("scalescope.clusters", _OWN, _kind)
 
 OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
-# Options with which people ask for Dask's adaptive scaling
+# Options that ask for Dask's adaptive scaling
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
 
 
@@ -57,7 +57,7 @@ class Text(Parameter):
     """A parameter that is text of a certain form, or several such texts."""
 
     accepts: Callable[[str], object] = bool  # called with each text that is not empty; true: it is allowed
-    allowed: str = "text"  # the form, in words that follow "expected"
+    allowed: str = "text"  # allowed form, in words that follow "expected"
     separator: str = "\n"  # separator of several texts that are given as one
 
 
@@ -92,7 +92,7 @@ class ClusterSpec:
     # whether workers share processes, so that measurements say nothing about tasks that compute
     shares_processes: ClassVar[bool] = False
     proven: ClassVar[bool] = True  # whether it was ever run on a real system; otherwise it has no block
-    hold_s: ClassVar[float] = 0.0  # most seconds for which workers that have arrived wait for others
+    hold_s: ClassVar[float] = 0.0  # most seconds that workers which have arrived wait for others
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):

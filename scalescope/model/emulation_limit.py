@@ -19,7 +19,7 @@ class EmulationLimit(Mapped):
     `tolerance` × T while W ≤ tolerance × T / seconds_per_task.
     """
 
-    seconds_per_task: float  # for an empty task, real seconds of scheduler and workers together
+    seconds_per_task: float  # real seconds of scheduler and workers together for an empty task
     tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:

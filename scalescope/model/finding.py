@@ -78,7 +78,7 @@ class Place(Mapped):
     """A line of the user's code."""
 
     file: str  # name of the file, without its folder
-    line: int  # from 1
+    line: int  # number of the line, from 1
     function: str = ""  # function around the line, or `<module>`; empty if unknown
     name: str = ""  # argument or variable concerned on this line; may be empty
 
@@ -93,7 +93,7 @@ class Place(Mapped):
 class Patch(Mapped):
     """A remedy that `scalescope fix` wrote and tried."""
 
-    diff: str  # of files, or of settings
+    diff: str  # diff of files, or of settings
     proof: str  # what the runs with and without it say, without a full stop
     proven: bool
 
@@ -107,7 +107,7 @@ class Finding(Mapped):
     summary: str  # one sentence: what is wrong and why
     remedy: str  # the option or line to change
     evidence: tuple[Evidence, ...] = ()
-    confidence: float = 1.0  # from 0 to 1
+    confidence: float = 1.0  # confidence from 0 to 1
     points: tuple[str, ...] = ()  # ids of the points concerned; the summary is about the first
     lost_s: float = 0.0  # thread-seconds lost to this cause at these points
     link: str = ""  # address of a page with more; may be empty

@@ -17,7 +17,7 @@ class Combine(StrEnum):
     """Way in which the values of repeats become one."""
 
     MEDIAN = "median"
-    LOWER_MEDIAN = "lower median"  # for counts: always a measured number
+    LOWER_MEDIAN = "lower median"  # median of counts, always a measured number
     MEAN = "mean"
 
 
@@ -45,7 +45,7 @@ class Metric:
     rank: int | None = None  # rank in the table of points; None: not shown. A narrow table drops the highest first
     combine: Combine = Combine.MEDIAN
     interval: bool = False  # its mean is shown with a 95 % interval
-    larger_is_better: bool = False  # for `compare`
+    larger_is_better: bool = False  # True if a larger value is better, for `compare`
     term: str = ""  # entry in the glossary of a report; empty: none
     name: str = ""  # the name of the field
 
@@ -116,7 +116,7 @@ class PrefixBusy:
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     where: str = ""  # the line of the user's code at which the threads were most often, as `my_job.py:61 load`
-    what: str = ""  # the function called there, as `time.sleep`; empty for the code itself
+    what: str = ""  # function called at that line, as `time.sleep`; empty for the code itself
     share: float = 0.0  # share of the samples, from 0 to 1
 
 
@@ -124,7 +124,7 @@ class PrefixBusy:
 class PrefixGpu:
     """The GPU while tasks of one prefix ran."""
 
-    utilisation: float  # from 0 to 1
+    utilisation: float  # share of the time, from 0 to 1
     memory_peak: int  # bytes in use on a card, by any process
     seconds: Mapping[str, float]  # busy thread-seconds by part of `GPU_PARTS`
 

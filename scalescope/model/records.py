@@ -79,7 +79,7 @@ MEMORY: dict[str, str] = {
 FINE_METRICS: dict[str, str] = {
     "context": "str",  # `execute`, `gather-dep`, `get-data`, `memory-monitor` or `p2p`
     "prefix": "str",  # task prefix, of `execute` alone
-    "activity": "str",  # such as `thread-cpu`, `disk-write`
+    "activity": "str",  # name of the activity, such as `thread-cpu` or `disk-write`
     "unit": "str",  # `seconds`, `bytes` or `count`
     "value": "d",
 }
@@ -137,7 +137,7 @@ CLIENT: dict[str, str] = {
     "time": "d",  # time at which the row begins
     "seconds": "d",  # seconds until the next row, or the return
     "where": "str",  # innermost line of the user's own code, `my_job.py:61 prepare`; empty when unknown
-    "what": "str",  # function called there, `time.sleep`; empty for the code itself
+    "what": "str",  # function called at that line, `time.sleep`; empty for the code itself
     "waits": "b",  # 1 while it only waited for the cluster, or for another one
 }
 

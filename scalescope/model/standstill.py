@@ -27,7 +27,7 @@ class StandingTasks:
     tasks: int
     holds: bool  # whether they hold threads, having begun and not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
-    call: str  # the function called there, as `result (client.py)`
+    call: str  # function called at that line, as `result (client.py)`
     waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty if they do not wait
     problem: str  # the reason why they have not begun, or a disagreement of scheduler and worker
     stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`
@@ -37,9 +37,9 @@ class StandingTasks:
 class WorkerMemory:
     """Memory of a worker, as it last told the scheduler; bytes."""
 
-    worker: str  # its address
-    resident: float  # of its process
-    managed: float  # of results in its memory
+    worker: str  # address of the worker
+    resident: float  # resident bytes of its process
+    managed: float  # bytes of results in its memory
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Standstill(Mapped):
     groups: tuple[StandingTasks, ...]  # tasks that are with workers, largest first
     hints: tuple[str, ...] = ()  # advice where to look, in sentences
     enough_s: float = STILL_S  # `still_s` after which the cluster stands still
-    memory: tuple[WorkerMemory, ...] = ()  # of paused workers
+    memory: tuple[WorkerMemory, ...] = ()  # memory of paused workers
 
     @property
     def lasts(self) -> bool:

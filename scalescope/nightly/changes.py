@@ -102,7 +102,7 @@ def smallest_change(values: Sequence[float]) -> float:
     length, _, squares, products = series.part(np.array([begin]), np.array([end]))
     error = _error(length, np.array([5.0]), squares, products, length - 1)[0]
     nights, scatter = float(length[0]), math.sqrt(squares[0] / (length[0] - 1))
-    # share of pairs of an old night and one of five new nights in which the new one is larger
+    # least share of pairs of an old night and one of five new nights with a larger new value
     larger = 0.5 + RANKS * math.sqrt((nights + 6) / (60 * nights))
     limit = max(LEVEL * float(error[0]), math.sqrt(2) * NormalDist().inv_cdf(larger) * scatter)
     return max(EFFECT, math.expm1(limit + 0.84 * float(error[0])))
@@ -115,7 +115,7 @@ def hampel(values: Floats) -> Floats:
     gap = np.full(HAMPEL_NIGHTS, np.nan)
     near = np.lib.stride_tricks.sliding_window_view(np.concatenate([gap, values, gap]), HAMPEL_NIGHTS)
     before, after = near[: len(values)].copy(), near[HAMPEL_NIGHTS + 1 :].copy()
-    before[0], after[-1] = after[0], before[-1]  # the ends have one side only
+    before[0], after[-1] = after[0], before[-1]  # the first and the last night have neighbours on one side only
     middles = np.nanmedian(before, axis=1), np.nanmedian(after, axis=1)
     spread = np.concatenate([before - middles[0][:, None], after - middles[1][:, None]], axis=1)
     limit = np.maximum(_ROUNDING, HAMPEL * MAD * np.nanmedian(np.abs(spread), axis=1))
@@ -219,7 +219,7 @@ def _error(first: Floats, second: Floats, squares: Floats, products: Floats, fre
     own = CORRELATION * np.clip(products / np.maximum(squares, _ROUNDING**2), 0, 0.9)
 
     def widened(length: Floats) -> Floats:
-        """Relative variance of a mean of nights that depend on the night before (Bartlett 1946)."""
+        """Variance of a mean of `length` nights over one night's; each depends on the night before (Bartlett 1946)."""
         return ((1 + own) / (1 - own) - 2 * own * (1 - own**length) / (length * (1 - own) ** 2)) / length
 
     error = np.sqrt(variance * np.maximum(widened(first) + widened(second), 0))

@@ -145,7 +145,7 @@ class Drift(Mapped):
 
     series: NightlySeries
     nights: int  # number of nights it spans
-    before: float  # start of the line through them, in the unit of the series
+    before: float  # first value of the line through them, in the unit of the series
     after: float
     low: float  # 95 % interval of the change, as a share
     high: float
@@ -231,7 +231,7 @@ class NightRecord(Mapped):
     problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
     ended_early: str = ""  # how the budget ended the night early; empty if it did not
     decisions: tuple[Decision, ...] = ()  # people's decisions in force that night
-    changed: tuple[str, ...] = ()  # ids of all series off their level, rerun or not
+    changed: tuple[str, ...] = ()  # ids of all series whose level has changed, rerun or not
     track: TrackRecord = field(default_factory=TrackRecord)  # record of this night and those before
 
     @property

@@ -164,7 +164,7 @@ class Reruns:
         return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether the culprit of another change explains this one, which must then vanish with the good release."""
+        """Whether the culprit of another change explains this one: a rerun with its good release must show it."""
         if not found.package:
             return False
         without, good_without = (

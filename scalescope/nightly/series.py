@@ -42,17 +42,17 @@ RECENT = LEAST + 2
 # facts of the machine that each night keeps
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
 OTHERS = "taken by others"  # fact: share of CPU taken by other processes and other virtual machines
-OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which the earlier level is expected again
+OVER = (AlertState.FALSE, AlertState.RESOLVED)  # ends of alerts, after which the earlier level is expected again
 
 
 @dataclass(frozen=True)
 class ChangeCandidate:
-    """A series that is off its level; unless `answered` or explained by `control`, it deserves a rerun."""
+    """A series whose level has changed; unless `answered` or explained by `control`, it deserves a rerun."""
 
     tonight: Measured
     good: Night  # the last night before the change
     good_measured: Measured
-    before: float  # level in the unit of the series
+    before: float  # level before the change, in the unit of the series
     after: float
     worse: bool
     answered: bool = False  # True if a rerun of an earlier night has judged it
@@ -112,7 +112,7 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
-    """All series that are off their level, the largest change first. `past`: oldest first; `smallest`: a share."""
+    """All series whose level has changed, the largest change first. `past`: oldest first; `smallest`: a share."""
     heard = [each for each in tonight.measured if not decisions.is_muted(each.series, tonight)]
     found = [_candidate(tonight, each, past, smallest) for each in heard]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)

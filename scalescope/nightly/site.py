@@ -29,7 +29,7 @@ from scalescope.workloads.suite import SUITE
 
 SPARK_NIGHTS = 60  # nights in a line of the overview
 HEALTH_NIGHTS = 30  # nights in the overview's table of nights
-RECENT_NIGHTS = 14  # nights for which a change point is new
+RECENT_NIGHTS = 14  # nights after which a change point is no longer new
 WIDTH, HEIGHT = 150, 26  # size of a line of the overview, in SVG units
 
 

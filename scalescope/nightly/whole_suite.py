@@ -24,9 +24,9 @@ from scalescope.nightly.series import SETTLED, answered, since_baseline
 from scalescope.studies.symptom import LARGER_IS_BETTER
 
 NAME = "the suite"
-NIGHTS = WINDOW + SETTLED  # nights that are looked at
-LATELY = 14  # nights for which a change counts as new; small changes take long to show
-FEWEST = 8  # fewest series of a suite: the median of fewer follows one of them
+NIGHTS = WINDOW + SETTLED  # nights that are examined
+LATELY = 14  # nights after which a change is no longer new; small changes take long to show
+FEWEST = 8  # fewest series of a suite: the median of fewer would follow a single one
 EFFECT = 0.01  # smallest change of the suite that is reported, as a share
 DEVIATE = 4.0  # smallest normal deviate that is reported; a smaller limit finds more, and errs more on noisy machines
 
@@ -104,7 +104,7 @@ def _levels(
     kind: str, hardware: str, metric: str, nights: Sequence[Night], columns: Sequence[tuple[NightlySeries, Floats]]
 ) -> SuiteLevels:
     logs = np.column_stack([column for _, column in columns])
-    whole = 2 * np.isfinite(logs).sum(axis=1) >= len(columns)  # nights that measured half of the members
+    whole = 2 * np.isfinite(logs).sum(axis=1) >= len(columns)  # nights that measured at least half of the members
     return SuiteLevels(
         NightlySeries(NAME, 1, {}, {"kind": kind}, hardware, metric),
         tuple(series for series, _ in columns),

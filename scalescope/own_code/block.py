@@ -36,7 +36,7 @@ from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
-HELD_BACK_S = 1.0  # seconds of a record that may be lost with the process, besides those between two fetches
+HELD_BACK_S = 1.0  # seconds of a record that the process may lose when it dies, besides those between two fetches
 OBSERVER = "scalescope"  # name of the recorder's clients
 NOT_OVER = "the process of the program ended before its recording did"
 
@@ -123,7 +123,7 @@ class Block:
             if isinstance(error, KeyboardInterrupt):
                 attempt.raised = f"you stopped the {self._what} after {duration(time.monotonic() - self._clock)}"
         try:
-            self._recording.close()  # without the error: a generator into which it is thrown would change its traceback
+            self._recording.close()  # without the error, since throwing it into a generator would change its traceback
             attempt.missing = "" if self.recording.complete else self.recording.reason
             attempt.warnings += self.recording.warnings
             self._threads = max(self._threads, self.recording.threads, key=len)  # workers of batch systems come late
@@ -160,7 +160,7 @@ class Block:
         cluster = {"kind": self._kind, "address": self.address, **adaptive(self._cluster())}
         limits = worker_rows(self.recording.members)["memory_limit"]
         cluster |= {"protocol": self.address.partition("://")[0], "memory_bytes_per_worker": max(limits, default=0)}
-        known, end = self._settings, settings()  # a program may set them within a `with` that is over
+        known, end = self._settings, settings()  # the program may have set some of them in a `with` that has ended
         return {
             RAN: self._what,
             STANDSTILL: found and found.to_mapping(),

@@ -53,7 +53,7 @@ class Look:
     groups: tuple[Group, ...]
     tasks_per_s: float | None  # tasks that ended per second since the previous look; None: unknown
     left: tuple[str, ...]  # workers that have left since watching began
-    retired: int  # number of these that left by request, as in an adaptive cluster
+    retired: int  # number of workers that left by request, as in an adaptive cluster
     came: int  # workers that have come since watching began
     standstill: Hang | None
     standing: Standstill | None = None  # the tasks of that standstill by line of code
@@ -80,7 +80,7 @@ class ClusterWatch:
     asker: DirectCalls | ClientCalls
     looks: int = 0
     watched_s: float = 0.0  # seconds from the first look to the last
-    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by `DOES`
+    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # keys: `DOES`
     ended: int = 0  # tasks that ended since the first look
     memory_peak: int = 0  # bytes of all workers
     busy_s: float = 0.0  # seconds of the scheduler that the looks took

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # most clusters of a script that are recorded
 SHORT_S = 0.01  # seconds; a shorter call that closes a client or cluster is not noted
-LAST_S = 20.0  # seconds for which Python's end waits for the end of a recording
-_OTHERS = ("Client-worker-", "Client-scalescope-")  # start of the ids of clients of tasks and of recorders
+LAST_S = 20.0  # longest wait of Python's exit for the end of a recording, in seconds
+_OTHERS = ("Client-worker-", "Client-scalescope-")  # prefixes of the ids of clients of tasks and of recorders
 
 
 class Guest:
@@ -49,7 +49,7 @@ class Guest:
         self._folder, self._pid = Path(folder), os.getpid()
         self._functions = Instrumented()
         self._noting = Noting(self._failed)
-        self._recordings: dict[str, _Recording] = {}  # by address of the scheduler
+        self._recordings: dict[str, _Recording] = {}  # recordings by address of the scheduler
         self._behind: list[threading.Thread] = []  # threads that end recordings
         # Lines of code that began to make clusters, and when; a line is empty if a client made the cluster
         self._lines = weakref.WeakKeyDictionary[Any, tuple[str, float]]()
@@ -60,7 +60,7 @@ class Guest:
 
     def imported(self, module: ModuleType) -> None:
         """Install hooks in a module that has just been imported."""
-        if module.__name__ == "dask.threaded":  # every import of Dask's schedulers imports it, and it is short
+        if module.__name__ == "dask.threaded":  # Dask's schedulers import this short module
             hook = Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
             self._functions.put(module.get_async, hook)
             return
@@ -191,7 +191,7 @@ class Guest:
             raise
         with self._lock:
             is_over = self._recordings.get(address) is not recording
-        if is_over:  # another thread closed its clients meanwhile
+        if is_over:  # another thread has closed its clients
             self._close(recording, None)
 
     def _begun(self, client: Client, number: int, line: str) -> Block:

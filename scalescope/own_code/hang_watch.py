@@ -21,8 +21,8 @@ from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch, Look
 
-CALL_STILL_S = 7.0  # seconds of such a wait, after which it is told: within ten, by looks two seconds apart
-MOST_FAILURES = 3  # failed looks in a row, after which the cluster is not watched any more
+CALL_STILL_S = 7.0  # seconds of such a wait until a message, which comes within ten by looks two seconds apart
+MOST_FAILURES = 3  # failed looks in a row that end the watch
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ def register(shell: Any) -> None:
     def scalescope(line: str, cell: str) -> None:
         try:
             _cell(shell, line.strip(), cell)
-        except ScalescopeError as error:  # without a traceback through our code
+        except ScalescopeError as error:  # the user needs no traceback through our code
             raise MagicError(f"{error.line}{f' Next: {error.next_step}' if error.next_step else ''}") from None
 
     shell.register_magic_function(scalescope, "cell", "scalescope")
@@ -76,7 +76,7 @@ def _cell(shell: Any, variable: str, cell: str) -> None:
     compiler.get_code_name = lambda *_: FILE  # so that lines of the cell have a name that people know
     try:
         with noted(()) as notes, observed(client, "the cell", "block", watch=watch, notes=notes, says=say) as found:
-            done = shell.run_cell(f"#\n{cell}")  # its lines are counted from the magic's on
+            done = shell.run_cell(f"#\n{cell}")  # the added line stands for the line of the magic
     finally:
         compiler.get_code_name = usual
     if done.success:

@@ -78,7 +78,7 @@ def _signal(waited: Collection[int]) -> int:
     if hasattr(signal, "sigtimedwait"):
         received = signal.sigtimedwait(waited, LOOK_S)
         return received.si_signo if received else 0
-    until = time.monotonic() + LOOK_S  # macOS
+    until = time.monotonic() + LOOK_S  # macOS has no `sigtimedwait`
     while time.monotonic() < until:
         if pending := signal.sigpending() & set(waited):
             return signal.sigwait(pending)

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` removes again
-OUR_UTF8 = "SCALESCOPE_UTF8"  # variable: our command line has set PYTHONUTF8
+OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says: our command line has set PYTHONUTF8
 LEAST_FREE = 64 << 10  # bytes of free space that a record needs
-MOST = 10  # most clusters that are judged; those with most worker time
+MOST = 10  # most clusters that are judged, those with most worker time
 # Dask's own schedulers in words, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
 LAST = "last-script.json"  # file that names the last script
@@ -48,10 +48,10 @@ NO_WORKER = "Nanny failed to start"  # error of `distributed` if the script has 
 
 @dataclass
 class ScriptOutcome:
-    """The end of a script, and diagnoses of the clusters of its clients."""
+    """How a script ended, and the diagnoses of the clusters of its clients."""
 
-    folder: Path  # records; removed when all of them were judged
-    status: int | None = None  # in the form of `subprocess`; None: nobody saw the end
+    folder: Path  # folder of the records, removed when all of them were judged
+    status: int | None = None  # exit status in the form of `subprocess`; None: nobody saw the end
     real_s: float = 0.0
     found: list[Diagnosis] = field(default_factory=list)  # diagnoses of clusters, in the order of first use
     problems: list[str] = field(default_factory=list)  # reasons why a cluster could not be diagnosed
@@ -127,7 +127,7 @@ class Judge:
     def _prepare(self) -> None:
         if hasattr(os, "SCHED_IDLE"):
             with suppress(OSError):
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # 0: this thread
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # 0 is the calling thread
         self._load()
 
     def _load(self) -> None:

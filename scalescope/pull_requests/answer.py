@@ -29,13 +29,13 @@ class Notice(Mapped):
 class PullRequestAnswer(Mapped):
     """Whether the head is slower than the base."""
 
-    question: str  # digest of what was asked: a later commit of the pull request asks the same
-    base: str  # ids of both commits
+    question: str  # digest of the question, which a later commit of the pull request asks again
+    base: str  # id of its commit
     head: str
     line: str  # the answer in a sentence
     changed: bool  # whether any comparison showed a difference
     status: int  # exit status
-    table: str = ""  # Markdown
+    table: str = ""  # table in Markdown
     reasons: tuple[str, ...] = ()  # a sentence for each comparison that differs
     remarks: tuple[str, ...] = ()  # sentences: requirements, and what was not compared
     notices: tuple[Notice, ...] = ()

@@ -17,7 +17,7 @@ from scalescope.errors import EnvironmentFailed, InvalidField, UsageError
 from scalescope.model.environment import Environment, requirement
 from scalescope.redaction import passed_on
 
-TIMEOUT_S = 120.0  # of a Python that makes an environment, or looks for a module
+TIMEOUT_S = 120.0  # seconds for a Python that makes an environment, or looks for a module
 # Variables by which the CI systems name the branch or commit that a pull request goes to
 _BASES = {"GITHUB_BASE_REF": "origin/", "CI_MERGE_REQUEST_DIFF_BASE_SHA": ""}
 _SITE = "import site; print(*site.getsitepackages(), sep='\\n')"
@@ -30,9 +30,9 @@ class Checkout:
 
     commit: str  # 40 hexadecimal digits
     folder: Path  # its files
-    environment: str  # as a point names it: `base = /path/to/bin/python`
+    environment: str  # environment in the form of a point: `base = /path/to/bin/python`
     python: str
-    importable: tuple[str, ...]  # folders of it that come first where modules are looked for
+    importable: tuple[str, ...]  # its folders that come first in the search for modules
 
     def finds(self, module: str) -> bool:
         """Whether this side has a module.
@@ -84,7 +84,7 @@ def both(
     base: str,
     head: str,
     *,
-    workloads: Sequence[str] = (),  # as they were given: the folders of their files can be imported from
+    workloads: Sequence[str] = (),  # workloads as they were given; imports come from the folders of their files, too
     requirements: str = "",  # file that pins the packages of its side; empty: those of this Python
     says: Callable[[str], None] = lambda text: None,
 ) -> Iterator[tuple[Checkout, Checkout]]:

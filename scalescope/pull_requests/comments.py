@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from scalescope.forge import GITHUB, GITLAB, LONGEST_TEXT, Forge
 
-PAGE, MOST_PAGES = 100, 30  # comments of an answer, and most answers that are read
+PAGE, MOST_PAGES = 100, 30  # comments of an answer of the forge, and most answers that are read
 
 
 @dataclass(frozen=True)

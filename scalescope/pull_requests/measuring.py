@@ -28,7 +28,7 @@ from scalescope.studies.comparison.judge import ComparisonDecision, Family, Pair
 from scalescope.studies.comparison.report import whole_table
 from scalescope.studies.running import StudyResult
 
-# Share of comparisons of equals that may raise a false alarm; less than of `compare`, because every push asks again
+# Share of comparisons of equals with a false alarm; lower than for `compare`, because every push asks again
 ALPHA = 0.005
 
 
@@ -36,10 +36,10 @@ ALPHA = 0.005
 class PullRequestQuestion:
     """What is compared."""
 
-    workloads: tuple[str, ...]  # as they were given
+    workloads: tuple[str, ...]  # workloads as they were given
     axes: Mapping[str, Sequence[Scalar]]  # sizes; all combinations are compared
     study: Mapping[str, Any]  # further parameters of a comparison
-    folder: str  # of the repository
+    folder: str  # folder of the repository
     base: str = ""
     head: str = "HEAD"
     requirements: str = ""  # file that pins packages
@@ -59,7 +59,7 @@ class PullRequestQuestion:
 @dataclass(frozen=True)
 class _Compared:
     workload: str
-    name: str  # workload and size
+    name: str  # workload and size, as a title
     result: StudyResult
 
     @property
@@ -130,7 +130,7 @@ def _compare(
 
 
 def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]) -> bool:
-    """Whether both sides have it; a remark says that it is new. One that the head lacks is refused."""
+    """Whether both sides have the workload; a remark names a new one, and one that the head lacks is refused."""
     if ":" not in workload:
         return True
     module = checkouts.module_of(workload).rpartition(":")[0]
@@ -143,7 +143,7 @@ def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]
 
 
 def _told(pair: PairedComparison) -> PairedComparison:
-    """A difference below the smallest effect may be none, however sure it seems."""
+    """The decision, without differences below the smallest effect: they may be none, however sure they seem."""
     small = pair.different and pair.size < math.log1p(pair.question.smallest_effect)
     return replace(pair, decision=ComparisonDecision.UNDECIDED) if small else pair
 

@@ -41,7 +41,7 @@ from scalescope.remedies.source import (
 )
 
 SENDS = ("submit", "compute")
-# Functions that take all of a generator, and need no result of it before the last was made
+# Functions that use up a generator before any of its results is needed
 WHOLE = {"sum", "list", "tuple", "set", "dict", "sorted", "max", "min", "frozenset"}
 LEAVES = cst.Break | cst.Return | cst.Raise | cst.Yield | cst.Await | cst.Try | cst.Global | cst.Nonlocal | cst.Del
 UNCERTAIN = "what the loop does between two rounds would come in another order"
@@ -52,7 +52,7 @@ class Awaited:
     """An expression that waits for a result in a loop."""
 
     whole: cst.Call  # the call that waits
-    sent: cst.BaseExpression  # what gives the future, or the lazy collection
+    sent: cst.BaseExpression  # expression that makes the future or the lazy collection
     lazy: bool = False  # whether `sent` is a collection
 
 
@@ -60,7 +60,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     waiting = [each for each in walk(module) if isinstance(each, Loop) and _awaited(each)]
     near = source.nearest(waiting, place) or (waiting if len(waiting) == 1 and place is None else [])
-    if not near and place is not None:  # samples name the line of a loop's body, or of what is called there
+    if not near and place is not None:  # samples name the line of a loop's body, or of a function that is called there
         near = [each for each in waiting if _is_in(source, each, place)]
         near = near if len(near) == 1 else []
     return answer(_rewritten, source, near, "no loop that awaits results stands at that line")
@@ -182,7 +182,7 @@ def _is_consumed(source: Source, loop: cst.GeneratorExp) -> bool:
 def _gathered(
     source: Source, loop: cst.ListComp | cst.GeneratorExp, awaited: Awaited, chain: list[cst.CompFor]
 ) -> Patched:
-    """The element is the result itself: `client.gather`, `task.map(...).result()` or one `dask.compute`."""
+    """The comprehension of an awaited result itself, as `client.gather`, `task.map(...).result()` or `dask.compute`."""
     call, over = awaited.sent, source.text(loop.for_in)
     if awaited.lazy:
         computed = f"dask.compute(*[{source.text(call)} {over}])"
@@ -245,7 +245,7 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
     over = f"for {source.text(loop.target)} in {source.text(loop.iter)}"
     header, result, needs = _header(source, awaited, kept, over)
     first = rest[0]
-    if awaited.lazy and len(rest) == 1 and _is_bare(first, awaited.whole):  # only the work is wanted
+    if awaited.lazy and len(rest) == 1 and _is_bare(first, awaited.whole):  # the results themselves are not used
         line = source.statements(f"dask.compute(*[{source.text(awaited.sent)} {over}])\n")[0]
         line = line.with_changes(leading_lines=[*loop.leading_lines, *_comments(loop)])
         return _patched(source.edited({loop: becomes(line)}), "dask")

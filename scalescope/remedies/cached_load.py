@@ -32,7 +32,7 @@ READS = {
     *("pd.read_csv", "pd.read_parquet", "pd.read_json", "pd.read_pickle", "open", "gzip.open", "lzma.open", "bz2.open"),
 }
 KEPT = 8  # results that are kept in each process
-PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` asks others
+PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` is not plain
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -116,7 +116,7 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
     holder = source.parent(call)
     if not isinstance(holder, cst.Assign):
         if isinstance(holder, cst.Subscript | cst.Attribute):
-            return  # it only looks into it
+            return  # only a part of the result is used
         raise Refused("what it returns is passed on, and may be changed")
     if len(holder.targets) != 1 or not isinstance(holder.targets[0].target, cst.Name):
         raise Refused("what it returns is passed on, and may be changed")

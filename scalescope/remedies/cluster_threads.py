@@ -81,7 +81,7 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
             edits |= {each: becomes(new.value) for each in written(source, alike(source, known))}
         else:
             args[args.index(known)] = known.with_changes(value=new.value)
-    # a comma between two, and none that was not there at the end
+    # Keep a comma at the end only if there was one.
     ends = call.args[-1].comma if call.args else cst.MaybeSentinel.DEFAULT
     spaced = _plain(call.args[0].comma) if len(call.args) > 1 else _plain(cst.MaybeSentinel.DEFAULT)
     is_longer = len(args) > len(call.args) - (processes is not None and processes not in args)

@@ -23,7 +23,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     made = lazy_functions(source)
     found = {call: name for call in source.all(cst.Call) if (name := lazily(call, made)) and loops(source, call)}
-    # a record names the line at which the graph was sent
+    # A record names the line that sent the graph.
     inside = [call for call in found if place is None or _shares_function(source, call, place)]
 
     def once(source: Source, call: cst.Call) -> Patched:

@@ -20,7 +20,7 @@ from scalescope.remedies.source import (
     is_sent,
 )
 
-TAKE = ("submit", "map", "compute", "persist", "gather")  # calls with `workers=`
+TAKE = ("submit", "map", "compute", "persist", "gather")  # calls that take `workers=`
 
 
 def workers(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -100,7 +100,7 @@ def _rewrite(
     module: cst.Module,
     place: Place | None,
     calls: tuple[str, ...],
-    names: tuple[str, ...],  # arguments that go; calls without the first one stay
+    names: tuple[str, ...],  # arguments to remove; calls without the first one stay
     what: str,
     otherwise: str = "no call there has",
 ) -> Answer:

@@ -27,10 +27,10 @@ from scalescope.remedies.source import (
 )
 
 READERS = ("read_text", "read_csv")  # calls that take `blocksize`
-DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and their position of it
-THREADS = "threads asked for"  # evidence of how many there are
+DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and its position in them
+THREADS = "threads asked for"  # name of the evidence on the number of threads
 WAVES = 4  # waves of tasks from which the last one matters little
-LIKE = 8  # times the shortest of the chunks' sides, up to which others grow with it
+LIKE = 8  # longest chunk side to enlarge, as a multiple of the shortest
 LARGEST = 4096  # elements of a dimension, where its length is not written out
 
 
@@ -169,7 +169,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
 
 
 def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
-    """Make the shortest of the chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names longer, and like ones."""
+    """Lengthen the shortest chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names, and those of like length."""
     named_so = [each.value for each in call.args if each.keyword is not None]
     for each in call.args[:1]:
         value = named(source, each.value) if isinstance(each.value, cst.Name) else each.value
@@ -202,7 +202,7 @@ def _all_longer(source: Source, sizes: list[cst.Integer], times: int) -> Patched
 def _shape(source: Source, call: cst.Call) -> list[int]:
     """Lengths of the dimensions, where the call has them as numbers, or as names of numbers."""
     given = [each.value for each in call.args if each.keyword is None or each.keyword.value in ("shape", "size")]
-    if called(call) in ("linspace", "arange"):  # before the length stand numbers of other kinds
+    if called(call) in ("linspace", "arange"):  # the arguments before the length are other numbers
         given = given[2:3] if called(call) == "linspace" else given * (len(given) == 1)
     for each in given:
         if isinstance(each, cst.Tuple | cst.List):

@@ -75,7 +75,7 @@ def _only_sent(source: Source, assign: cst.Assign) -> bool:
 
 
 def _bound_again(source: Source, name: str, within: cst.CSTNode, line: cst.CSTNode) -> int:
-    """The last line of the next statement that binds the name; 0 where not all that do stand one after another."""
+    """The last line of the next statement that binds the name; 0 if such statements are not all in one block."""
     block = source.parent(line)
     lines = [source.parent(each) for each in source.all(cst.Assign, within) if name in bound(each)]
     loops = any(isinstance(each, cst.For | cst.While) for each in source.ancestors(line))

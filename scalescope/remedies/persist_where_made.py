@@ -104,12 +104,12 @@ def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
     if not isinstance(value, (*CHAINS, cst.BinaryOperation)):
         return False
     if isinstance(value, cst.Call) and dotted(value.func) in HARMLESS - {*DELAYED}:
-        return False  # a list or a number
+        return False  # a list or a number is no collection
     return not MAKES_NONE & {called(each) for each in walk(value) if isinstance(each, cst.Call)}
 
 
 def _ends(steps: Sequence[_Step], at: int) -> set[int]:
-    """The later statements that need values of what a statement makes."""
+    """The later statements that need values of the collection that a statement makes."""
     names, found = {steps[at].name}, set[int]()
     for number, step in enumerate(steps[at + 1 :], at + 1):
         is_used = bool(names & used(step.node if step.value is None else step.value))

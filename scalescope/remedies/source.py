@@ -24,7 +24,7 @@ HARMLESS = {
     *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
 }
 DELAYED = ("delayed", "dask.delayed")
-PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
+PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # pure but for random numbers
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
 SENDS = {"map", "submit", "delayed"}  # calls that make tasks
@@ -57,8 +57,8 @@ class Setting:
     """A remedy that is the value of a parameter which the module's caller gives, as a sweep does."""
 
     function: str
-    name: str  # of its parameter
-    change: Callable[[int], int]  # the value that it should have, of the one that it has
+    name: str  # name of its parameter
+    change: Callable[[int], int]  # new value of the parameter from its present one
 
 
 Answer: TypeAlias = Patched | Setting | NotHere
@@ -124,7 +124,7 @@ class Source:
         return self.is_at(node, place) or any(self.is_at(each, place) for each in functions)
 
     def nearest(self, nodes: Iterable[Node], place: Place | None) -> list[Node]:
-        """Those around a place, the smallest first; of an unknown place, the only one."""
+        """The nodes around a place, the smallest first; if the place is unknown, the only node."""
         found = [node for node in nodes if self.is_at(node, place)]
         if place is None:
             return found if len(found) == 1 else []
@@ -143,7 +143,7 @@ class Source:
         return [node for node in walk(within or self.module) if isinstance(node, kind)]
 
     def names(self, name: str, within: cst.CSTNode) -> list[cst.Name]:
-        """Where a variable of a function or module stands; not those of this name in functions that have their own."""
+        """Uses of a variable of a function or module, without other variables of this name in inner functions."""
         return [node for node in of_scope(within, name) if isinstance(node, cst.Name) and node.value == name]
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -358,7 +358,7 @@ def targets(target: cst.CSTNode) -> list[str]:
 
 
 def stored(*nodes: cst.CSTNode) -> set[str]:
-    """Names whose objects are plainly changed: by an assignment to a part, or a method that does so."""
+    """Names whose objects are certainly changed: by an assignment to a part, or by a method that changes its object."""
     found = set()
     for node in (each for every in nodes for each in walk(every)):
         match node:
@@ -372,7 +372,7 @@ def stored(*nodes: cst.CSTNode) -> set[str]:
 
 
 def changed(*nodes: cst.CSTNode) -> set[str]:
-    """Names that are bound, or whose objects may be changed: stored into, asked by a method, or given to a function."""
+    """Names that are bound, or whose objects an assignment to a part, a method or a function may change."""
     found = bound(*nodes)
     for node in (each for every in nodes for each in walk(every)):
         match node:
@@ -474,7 +474,7 @@ def resized(
 
 
 def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Integer]:
-    """The numbers that stand in these places, or the one that their name is bound to and that nothing else uses."""
+    """The numbers written in these places, or the only number that is bound to their name, if nothing else uses it."""
     first = uses[0]
     if isinstance(first, cst.Attribute):
         return [_option(source, first, uses)]

@@ -26,7 +26,7 @@ BYTES = ("np.empty", "np.zeros", "np.ones", "np.full", "np.memmap", "np.lib.form
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "store"]
-    near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record names a line within the task
+    near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record may name a line of the task
     return answer(_unlocked, source, near, "no call of `store` stands there")
 
 

@@ -23,7 +23,7 @@ from scalescope.remedies.source import (
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     told = {each.what: each.value for each in finding.evidence}
-    enough = told.get(IN_FLIGHT, told.get(SENT))  # all, where it awaits each
+    enough = told.get(IN_FLIGHT, told.get(SENT))  # all tasks, where each is awaited
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 

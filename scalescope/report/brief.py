@@ -23,10 +23,10 @@ from scalescope.report.run_tables import ShownRun, verdict_of
 from scalescope.report.table import ReportTable
 
 SCHEMA = 1  # increased when a key changes its meaning or is removed
-MOST = 6_000  # characters, some 1,500 tokens
-FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # at most, before anything is cut for its length
-WIDTH = 100  # characters of a row
-PROVEN_THERE = ("simulated", "light")  # kinds of clusters on which `fix` proves; else on a `LocalCluster`
+MOST = 6_000  # most characters of an answer, some 1,500 tokens
+FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # most of each, before anything is cut for the answer's length
+WIDTH = 100  # most characters of a row
+PROVEN_THERE = ("simulated", "light")  # clusters on which `fix` proves; else on a `LocalCluster`
 TEXT = 400  # characters to which texts are cut if the answer is too long
 
 
@@ -48,7 +48,7 @@ class BriefFinding(Mapped):
     place: str  # `FILE:LINE`; empty if unknown
     summary: str  # what is wrong and why, in a sentence
     fix: str  # what to change, with code in backticks; empty if unknown
-    confidence: float  # from 0 to 1
+    confidence: float  # confidence from 0 to 1
     refuted_if: str  # observation that would show another cause
     change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration that are the fix
     now_s: float | None = None  # measured seconds

@@ -9,8 +9,8 @@ from scalescope.capture.live.standing_tasks import Hang
 from scalescope.errors import printable
 from scalescope.model.words import cut, duration, middle_cut, plural
 
-WIDTH = 80  # columns, at most
-MOST = 8  # groups and stuck tasks listed
+WIDTH = 80  # most columns of a line
+MOST = 8  # most groups and stuck tasks listed
 
 
 def told(found: Hang, now: float) -> str:

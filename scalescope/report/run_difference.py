@@ -22,7 +22,7 @@ from scalescope.store.store import SweepRun
 
 MOST_TRIALS = 10  # trials of a side that are read: the newest
 SHOWN = 0.001  # least share of the seconds of a part with a row of its own
-NAME = 70  # characters of a name in the table
+NAME = 70  # most characters of a name in the table
 _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
 
 # Each part: its title, and what to do about it where no fact that differs explains it
@@ -67,9 +67,9 @@ class RunDifference:
     found: Difference
     culprits: tuple[DifferingFact, ...]
     trials: tuple[Trial, Trial]  # the trial of each side whose seconds are nearest to the average
-    cause: Finding | None = None  # the worst fault of the slower side that the other has not
-    prices: tuple[float, float] = (0.0, 0.0)  # of a thread-second of A and of B
-    currency: str = ""  # empty where a price is not known
+    cause: Finding | None = None  # the worst finding of the slower side that the other side lacks
+    prices: tuple[float, float] = (0.0, 0.0)  # price of a thread-second of A and of B
+    currency: str = ""  # currency of the prices; empty where a price is not known
 
     @property
     def line(self) -> str:
@@ -148,7 +148,7 @@ class RunDifference:
         return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
-        """A part's money, at the mean of both prices; the rest of the money is the part of the prices."""
+        """The money of a part, at the mean of both prices; different prices explain the rest of the money."""
         return thread_s * sum(self.prices) / 2
 
     def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class RunDifference:
         }
 
     def to_markdown(self) -> str:
-        """For an issue."""
+        """The difference as Markdown, for an issue."""
         return f"{markdown_text(self.line)}\n\n{to_markdown(self.table())}\n\n{markdown_list('', self.notes())}\n"
 
 

@@ -165,7 +165,7 @@ def factors_table(knee: Knee) -> ReportTable | None:
 
 
 def to_measure(knee: Knee) -> str:
-    """A sentence, after a blank, on what to measure next; empty if nothing would narrow the knee down."""
+    """A sentence, with a leading space, on what to measure next; empty if nothing would narrow the knee down."""
     if not knee.refine:
         return ""
     *most, last = (f"{number:,}" for number in sorted(knee.refine))

@@ -29,7 +29,7 @@ class Tone(StrEnum):
     FAINT = "faint"
 
 
-STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow", Tone.FAINT: "dim"}  # on a terminal
+STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "red", Tone.DOUBT: "yellow", Tone.FAINT: "dim"}  # in a terminal
 
 
 @dataclass(frozen=True)

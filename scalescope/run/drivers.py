@@ -59,7 +59,7 @@ class Drivers:
         self.prices = price_table.load()
         self.spending = Spending()  # costs of the run's trials; counted only for a budget
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `Sweep.driver_of`, the least recently used first
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `Sweep.driver_of`; the least recently used first
 
     @property
     def stopped(self) -> bool:
@@ -104,7 +104,7 @@ class Drivers:
             if not self.stopped:
                 self._opened[place] = opened
                 return driver
-        opened.close(CLOSE_TIMEOUT_S)  # `stop` was called meanwhile and did not see it
+        opened.close(CLOSE_TIMEOUT_S)  # `stop` was called meanwhile, and did not see this driver
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:

@@ -56,7 +56,7 @@ class SweepGrowth:
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         sweep, execution = self.sweep, self.execution
-        tried = {trial.point.id for trial in done}  # also points without a valid trial, which are not run again
+        tried = {trial.point.id for trial in done}  # includes points without a valid trial, which are not run again
         between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []
         points = between[: max(execution.refine - len(tried - self.planned), 0)]
         if not points:
@@ -99,7 +99,7 @@ def simulated(
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The points of findings, changed as the findings advise; another cluster is none."""
+    """The points of findings, changed as the findings advise; advice that needs another cluster gives none."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
     return [

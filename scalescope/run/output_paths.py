@@ -29,7 +29,7 @@ class OutputPath:
     A relative name is in the working folder or, if that does not outlive the run, in the run's folder of raw records.
     """
 
-    name: str  # as the user gave it
+    name: str  # name as the user gave it
     store: Store
     among_records: bool  # whether it is in the run's folder of raw records
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class RunStep(Generic[R]):
     """A step, and how an orchestrator shows and retries it. The callables take the arguments of `call`."""
 
-    name: str  # such as `provision`
+    name: str  # name, such as `provision`
     call: Callable[..., R]
     title: Callable[..., str] | None = None  # description in a few words; by default the name
     retried: tuple[type[Exception], ...] = ()  # errors after which trying again can help

@@ -146,7 +146,7 @@ class Share:
 
     request: RunRequest = field(repr=False)
     run_id: str
-    index: int  # from 0
+    index: int  # number of the share, from 0
     count: int  # number of shares
 
 
@@ -271,7 +271,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         try:
             _measure_all(request, run, store, plan, waiting, runner)
         except BudgetSpent as error:
-            stop(run.id)  # ends the other shares
+            stop(run.id)  # the other shares end, too
             ended_early = str(error)
             logger.warning("%s", ended_early)
         verdict = runner.do(ANALYSE, store, run.id, RunState.STOPPED if ended_early else RunState.COMPLETE)

@@ -130,7 +130,7 @@ class Collector:
 
     @cached_property
     def _meters(self) -> MeterProvider:
-        """Meters that send counts since the last message (delta): sums over a short process's life have no rate."""
+        """Meters that send the counts since the last message (delta): totals of a short process have no rate."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
         from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader

@@ -82,7 +82,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         trial = replace(trial, warnings=(*trial.warnings, f"this is the second attempt; in the first, {why}"))
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
     saved = drivers.store.save(drivers.run_id, trial, tables)
-    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; a rest goes with the driver's folder
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; what is left goes with the driver's folder
     return saved
 
 
@@ -152,7 +152,7 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
 
 
 def _named(trial: Trial, tables: Tables) -> Trial:
-    """The failed trial, whose reason now has the task that raised, its arguments and the line of the user's code."""
+    """The failed trial, with the task that raised, its arguments and the line of the user's code in its reason."""
     from dask.utils import key_split  # Dask takes 0.15 s to import, which only a failure needs
 
     error = trial.facts.get("error") or {}
@@ -245,7 +245,7 @@ def run_trials(
                 drivers.leave(point)
     except BaseException:
         with shielded():
-            drivers.close()  # without a step: an orchestrator's messages to its server can take too long
+            drivers.close()  # not as a step, whose messages to an orchestrator's server can take too long
         raise
     if hold:
         return

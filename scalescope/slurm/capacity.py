@@ -16,7 +16,7 @@ from scalescope.slurm.commands import Run, answer
 from scalescope.slurm.job_facts import size, tres
 from scalescope.slurm.jobs import is_closed, leading_number, parse_scontrol
 
-_MANY = 10**6  # GPUs assumed of hidden nodes: few sites have Slurm count the GPUs of a partition
+_MANY = 10**6  # number assumed for GPUs of hidden nodes, since few sites have Slurm count a partition's GPUs
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SlurmNodeShape:
     cores: int
     memory_mb: int = 0  # 0: the partition's default
     gpus: int = 0
-    threads: int = 1  # of each core where jobs get whole cores, so that one thread takes all of its core; else 1
+    threads: int = 1  # threads of each core if jobs get whole cores, so that one thread takes all of its core; else 1
 
     def __str__(self) -> str:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
@@ -48,21 +48,21 @@ class SlurmNodeShape:
 class SlurmCapacity:
     """Most workers that run at once when nobody else is there."""
 
-    most: int  # on all nodes, as those that are down or drained may come back; 0: sbatch says why not
-    now: int  # on the nodes that work
-    closed: Mapping[str, tuple[str, str]]  # state and reason of those that are down or drained
+    most: int  # most workers on all nodes, also those that are down or drained; 0: sbatch says why not
+    now: int  # most workers on the nodes that work
+    closed: Mapping[str, tuple[str, str]]  # state and reason of nodes that are down or drained
 
 
 @dataclass(frozen=True)
 class _Asleep:
     """Nodes of a partition that are powered off and hidden."""
 
-    all: SlurmNodeShape  # what they have together
+    all: SlurmNodeShape  # resources of all of them together
     count: int
     alone: bool  # whether no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
-        """No less than their room: one node may have nearly all, so only what all of them together lack is refused."""
+        """An upper bound: one node may have nearly all of it, so only what all of them together lack is refused."""
         return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
 
 
@@ -70,8 +70,8 @@ class _Asleep:
 class SlurmRoom:
     """Where jobs may run."""
 
-    partition: str = ""  # or several, separated by commas; empty is the default one
-    exclude: str = ""  # nodes, as Slurm abbreviates them
+    partition: str = ""  # partition, or several, separated by commas; empty is the default one
+    exclude: str = ""  # nodes to leave out, as Slurm abbreviates them
     constraint: str = ""  # features joined by `&`; any other form is ignored
     gpu: str = "gpu"  # the generic resource that is a GPU, with its type if it matters: `gpu:h200`
     whole_nodes: bool = False  # whether no two jobs share a node
@@ -147,14 +147,14 @@ class SlurmRoom:
 
     def _nodes(self, rows: Iterable[list[str]], run: Run) -> dict[str, tuple[SlurmNodeShape, bool]] | None:
         config = _config(run)
-        # If this process is a job itself, it keeps its cores.
+        # If this process is a job itself, the cores of that job are taken.
         own = {os.environ.get("SLURMD_NODENAME", ""): leading_number(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
         found: dict[str, tuple[SlurmNodeShape, bool]] = {}
         for name, cpus, topology, memory, most, shared, gres, _, _ in rows:
             if shared.startswith(("YES", "FORCE")):
                 return None
             has = leading_number(cpus) - own.get(name, 0)
-            before = found[name][0].cores if name in found else 0  # cores that another partition offers
+            before = found[name][0].cores if name in found else 0  # cores counted for another partition
             cores = min(has, before + (int(most) if most.isdigit() else has))
             gpus = sum(int(number) for number in re.findall(rf"{re.escape(self.gpu)}(?::[^:,(]+)?:(\d+)", gres))
             sockets, per_socket, threads = map(int, topology.split())

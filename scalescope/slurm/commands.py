@@ -30,7 +30,7 @@ _SILENT = re.compile(
     re.IGNORECASE,
 )
 
-_SLEEPS = "sleeping and retrying"  # what sbatch says while the queue is full, for two minutes
+_SLEEPS = "sleeping and retrying"  # words of sbatch while the queue is full, which lasts two minutes
 
 T = TypeVar("T")
 
@@ -85,8 +85,8 @@ def _finished(
             out, err = process.communicate(given, timeout=max(min(LOOK_S, deadline - time.monotonic()), 0))
             return subprocess.CompletedProcess(command, process.returncode, out, err)
         except subprocess.TimeoutExpired as error:
-            given = None  # it has been sent
-            written = error.stderr or b""  # on Linux bytes, though the output is text
+            given = None  # the input has been sent
+            written = error.stderr or b""  # bytes on Linux, even if the output is text
             said = plain(written.decode(errors="replace") if isinstance(written, bytes) else written)
             if time.monotonic() > deadline or _SLEEPS in said:
                 away = silent(command, f"no answer within {timeout_s:g} s")

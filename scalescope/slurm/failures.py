@@ -51,7 +51,7 @@ class SlurmFailure:
 
     category: str
     cause: str
-    next_step: str  # with the names of fields in braces
+    next_step: str  # advice with the names of fields in braces
 
     @property
     def may_return(self) -> bool:
@@ -334,7 +334,7 @@ _LOGS = (
     (r"Permission denied|Read-only file system|PermissionError", "permission-denied"),
 )
 _EXITS = {"126:0": "not-executable", "127:0": "program-missing", "0:9": "out-of-memory", "0:53": "output-not-writable"}
-# Only of a job of workers: the statuses of `reach_scheduler`, `worker_process` and argparse.
+# For jobs of workers alone: the exit statuses of `reach_scheduler`, `worker_process` and argparse.
 _WORKER_EXITS = {"97:0": "scheduler-unreachable", "96:0": "too-few-gpus", "2:0": "unknown-argument"}
 
 _STATES = {
@@ -355,7 +355,7 @@ _STATES = {
 _REASONS_OF_ENDS = ("JobLaunchFailure", "SystemFailure", "InactiveLimit", "OutOfMemory", "BurstBufferOperation")
 _OWN_DOING = ("TIMEOUT", "FAILED", "OUT_OF_MEMORY")
 
-_PROLOG = re.compile("prolog", re.IGNORECASE)  # in the reason of a drained node
+_PROLOG = re.compile("prolog", re.IGNORECASE)  # pattern in the reason of a drained node
 
 _LACKS_NODES = frozenset({"nodes-busy", "nodes-away", "node-lost"})
 _SHOWN_NODES = 4

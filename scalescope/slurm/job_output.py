@@ -25,12 +25,12 @@ class JobOutput:
         self._tell = tell
         self._mark = path.with_suffix(".read")
         self._read = 0
-        self._in = ""  # what the last line was part of: a "record" of the flow's own, its "traceback"
+        self._in = ""  # part that the last line belongs to: a "record" of the flow's own, or its "traceback"
         with suppress(OSError, ValueError):
             self._read = int(self._mark.read_text())
 
     def follow(self, *, to_end: bool = False) -> None:
-        """Tell the new lines; `to_end`, once the job has ended, also an unfinished last one."""
+        """Log the new lines; with `to_end`, once the job has ended, also an unfinished last line."""
         while self._read < MOST_BYTES and self._some(to_end) and to_end:
             pass
         if to_end:

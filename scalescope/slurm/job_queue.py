@@ -21,7 +21,7 @@ NAME_PREFIX = "prefect-"  # names of flow runs' jobs begin with it; a job number
 SUBMIT_TIMEOUT_S = 60.0  # seconds for sbatch to answer
 MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
 
-_MAY_END = ("partition-closed", "job-held")  # categories that pass: a partition opens again, a held job is released
+_MAY_END = ("partition-closed", "job-held")  # passing categories: a partition opens again, a held job is released
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
@@ -113,8 +113,8 @@ def progress(job: SlurmJob) -> str:
 class JobEnd:
     """How a job ended."""
 
-    status: int  # exit status as a shell has it: 0 is success, 128 and a number a signal
-    category: str  # of the failure; empty is success
+    status: int  # exit status in the form of a shell: 0 is success, 128 and a number a signal
+    category: str  # category of the failure; empty is success
     text: str  # what happened, why and what to do next; for people
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from scalescope import owner
 from scalescope.slurm.commands import Run, answer, is_silent, plain, silent
 
-POWERING = frozenset({"CONFIGURING", "POWER_UP_NODE"})  # it has nodes, which are powered up, booted or set up
+POWERING = frozenset({"CONFIGURING", "POWER_UP_NODE"})  # states of jobs whose nodes are powered up, booted or set up
 PENDING = POWERING | frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})  # it has nodes, but its processes stand still
+SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})  # states of jobs whose processes stand still on their nodes
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
     | {"PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
 )
 
-COMPLETING = "COMPLETING"  # its processes are being ended, for KillWait at most
+COMPLETING = "COMPLETING"  # the processes of the job are being ended, which takes KillWait at most
 
 FORGOTTEN = "FORGOTTEN"  # a state of our own: Slurm no longer knows the job
 
@@ -41,17 +41,17 @@ class SlurmJob:
     id: str
     name: str
     state: str
-    reason: str = ""  # why it waits, or why it ended
+    reason: str = ""  # reason of its wait, or of its end
     partition: str = ""
-    nodes: str = ""  # as Slurm abbreviates them (`n[1-4]`)
+    nodes: str = ""  # nodes, as Slurm abbreviates them (`n[1-4]`)
     user: str = ""
     comment: str = ""
     exit_code: str = ""  # `status:signal`
     submitted: float | None = None
     started: float | None = None
-    estimated_start: float | None = None  # of a waiting job, as Slurm's backfill estimates it
+    estimated_start: float | None = None  # estimate of Slurm's backfill for a waiting job
     ended: float | None = None
-    time_limit: str = ""  # this and the next ones in Slurm's words
+    time_limit: str = ""  # time limit; this and the next ones in Slurm's words
     memory: str = ""
     account: str = ""
     qos: str = ""
@@ -104,7 +104,7 @@ def parse_squeue(text: str) -> list[SlurmJob]:
                 partition=partition,
                 nodes=_known(nodes),
                 user=user,
-                comment="" if comment == "(null)" else comment,  # exactly: it says whose job it is
+                comment="" if comment == "(null)" else comment,  # unchanged, since it says whose job this is
                 submitted=when(submitted),
                 started=None if waiting else when(started),
                 estimated_start=when(started) if waiting else None,
@@ -153,7 +153,7 @@ class ClusterJobs:
     label: str
     numbers: Collection[str]
     folder: str
-    user: str = ""  # empty: this one
+    user: str = ""  # name of the user; empty: this one
 
     def left(self, *, run: Run) -> tuple[list[SlurmJob], list[SlurmJob]]:
         """Our jobs that have not ended, and others of the same name."""

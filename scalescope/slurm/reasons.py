@@ -17,7 +17,7 @@ _OF_JOBS = {
     "jobs-ahead": "Priority",
     "nodes-away": "ReqNodeNotAvail FrontEndDown PartitionConfig",
     "nodes-prepare": "Prolog Cleaning",
-    "nodes-power-up": "CONFIGURING POWER_UP_NODE",  # states, which have no reason
+    "nodes-power-up": "CONFIGURING POWER_UP_NODE",  # states of jobs, which have no reason
     "burst-buffer": "BurstBufferResources BurstBufferStageIn BurstBufferOperation",
     "power-cap": "PowerNotAvail PowerReserved",
     "reservation-to-come": "Reservation",
@@ -48,7 +48,7 @@ _OF_JOBS = {
     "dependency-failed": "DependencyNeverSatisfied",
     "reservation-gone": "ReservationDeleted ReservationInvalid",
     "job-held": "JobHeldAdmin JobHeldUser JobHoldMaxRequeue",
-    # why a job ended
+    # reasons of jobs that ended
     "node-lost": "NodeDown",
     "system-failure": "SystemFailure",
     "output-not-writable": "JobLaunchFailure",
@@ -127,7 +127,7 @@ _REFUSALS = {
         "Invalid qos specification",
         "Requested account has breached requested QOS",
         "Invalid wckey specification",
-        "--account",  # in the words of a site's plugin
+        "--account",  # words of a site's plugin
     ),
     "unknown-feature": ("Invalid feature specification", "Invalid preferred feature specification"),
     "reservation-gone": ("Requested reservation is invalid", "Access denied to requested reservation"),

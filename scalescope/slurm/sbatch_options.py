@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-# Scalescope sets these, or they make other jobs than the one that is waited for.
+# Options that Scalescope sets itself, or that make other jobs than the one that it waits for.
 TAKEN = frozenset(
     {"array", "clusters", "comment", "error", "help", "job-name", "output", "parsable", "requeue", "test-only"}
     | {"usage", "version", "wait", "wrap"}
@@ -32,7 +32,7 @@ def objection(line: str, *more: str) -> str:
     if not option.startswith("-") or option in ("-", "--") or "\n" in line:
         return "it is no option of sbatch: each begins with a dash, one per line"
     name = option[2:].partition("=")[0] if option.startswith("--") else _SHORT.get(option[1], "")
-    # sbatch takes the beginning of a name for the whole.
+    # sbatch takes the beginning of an option's name for the whole name.
     if name and any(taken.startswith(name) for taken in TAKEN.union(more)):
         return "Scalescope sets it itself, or could not follow the job"
     if option.startswith("--") and values:

@@ -65,7 +65,7 @@ def locate(address: str) -> Location:
     if backend == "sqlite" and url.database and not url.query and not url.host and url.database != ":memory:":
         return _sqlite(Path(url.database))
     before, at, after = address.partition("@")
-    if "@" in after or (at and "?" in before):  # a part of the password would count as host, and be shown
+    if "@" in after or (at and "?" in before):  # a part of the password would count as the host, and be shown
         quoting = "Write @ as %40 and / as %2F in a password."
         raise InvalidField("store", redact(address), "an address with one @ at most", next_step=quoting)
     if backend in ("postgresql", "postgres") and url.database:

@@ -24,7 +24,7 @@ class PrunableItem:
 
     id: str
     runs: tuple[str, ...]  # ids of the runs
-    since: datetime  # when its newest run began
+    since: datetime  # begin of its newest run
     size: int  # bytes of its records and reports
 
 

@@ -58,8 +58,8 @@ class SweepRun:
     planned: int  # number of planned trials
     trials: tuple[Trial, ...] = ()  # saved ones in their order, interrupted ones too; `Store.runs` can omit them
     verdict: Verdict | None = None  # None until the run has finished with one
-    created_at: str = ""  # when it first began
-    started_at: str = ""  # when it last began or resumed
+    created_at: str = ""  # time at which it first began
+    started_at: str = ""  # time at which it last began or resumed
     finished_at: str = ""  # empty until it has finished
     facts: Mapping[str, Any] = field(default_factory=dict)  # facts known when the run began, such as its packages
     study: str = ""  # id of the study that it was made for

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class StudyType:
     """A row of `STUDIES`."""
 
-    command: str  # also the name of the Prefect flow
+    command: str  # name of the command and of the Prefect flow
     parameters_class: str  # the first paragraph of its docstring says what the study is for
     plan: str = ""  # module with `ask` and `check`; empty: the study has a command and a flow of its own
     report: str  # module with `sheet` and `picture`

@@ -114,7 +114,7 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
 
 
 def because(trials: Sequence[Trial]) -> str:
-    """Most frequent reason why trials have no result, as a sentence after a blank; empty if all have one."""
+    """The most frequent reason for trials without a result, as a sentence with a leading space; else empty."""
     spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""

@@ -115,7 +115,7 @@ def gpu_array(
 
 
 def ramp_on_gpu(row: Any, column: Any) -> Any:
-    """Numbers of a block, as a CuPy array if CuPy sees a GPU."""
+    """The rising numbers of a block, as a CuPy array if CuPy sees a GPU."""
     try:
         import cupy
 

@@ -109,7 +109,7 @@ class _Sender:
             while ready or waiting:
                 possible = next((each for each in ready if each[0].needs <= self._sent.keys()), None)
                 if possible is None:
-                    for number in ended.wait():  # the client receives results as they come
+                    for number in ended.wait():  # the client receives results in the order of their ends
                         ready += [(turn, self._sent[number]) for turn in waiting.pop(number)]
                     continue
                 ready.remove(possible)

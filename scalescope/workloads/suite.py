@@ -31,7 +31,7 @@ _LIMITED = {"memory_limit_mb": 1024}
 # Workloads whose code no package can change: if their times change between nights, the machine changed.
 CONTROLS = ("control-cpu", "control-memory")
 
-# In alphabetical order
+# Entries in alphabetical order
 SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("array-matmul", {"items": 8, "chunk": 1024}, {"items": 4}),
     SuiteEntry("array-mirror", {"items": 16, "chunk": 1024}, {"items": 6}),

@@ -58,7 +58,7 @@ def template() -> dict[str, Any]:
     container = pod["containers"][0]
     container["resources"]["limits"]["nvidia.com/gpu"] = "{{ gpus }}"
     container |= {
-        "env": [{"name": "XDG_DATA_HOME", "value": DATA}],  # and those that the worker adds
+        "env": [{"name": "XDG_DATA_HOME", "value": DATA}],  # the worker adds further variables
         "envFrom": [{"secretRef": {"name": "scalescope"}}],
         "volumeMounts": [{"name": "data", "mountPath": DATA}],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

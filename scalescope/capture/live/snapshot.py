@@ -14,7 +14,7 @@ from typing import Any
 
 import distributed
 
-LEFT = ("waiting", "no-worker", "queued", "processing")  # states of unfinished tasks
+LEFT = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
 MOST_ROWS, MOST_HELD = 12, 10_000  # most rows of a group or worker, and most results that are counted
 LATE_EVENTS = 1_000  # latest events of the scheduler that are searched for workers that left by request

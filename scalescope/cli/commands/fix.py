@@ -136,7 +136,7 @@ def fix(
 def fix_subject(
     subject: Subject, *, budget_s: float = 0.0, side_effects: bool = False, yes: bool = False, keeps: bool = True
 ) -> tuple[Fix, str]:
-    """Fix it with words on standard error; returns the patch file, too: empty if `keeps` is False or there is none."""
+    """Fix the subject, with progress on standard error; also return the patch file, which is empty if none is kept."""
     from scalescope.fixing import applying, running
 
     found = running.fix(

@@ -37,7 +37,7 @@ def pull_request(
         option(
             *("--axis", "-a"),
             metavar="NAME=VALUES",
-            help="Sizes to compare at, as workers=4,16. All combinations are. Can be given several times.",
+            help="Sizes to compare at, as workers=4,16. All combinations are compared. Can be given several times.",
         ),
     ] = None,
     base: Annotated[
@@ -45,7 +45,7 @@ def pull_request(
         option(
             metavar="REF",
             help="Branch or commit that the pull request goes to (default: what GitHub's and GitLab's variables say). "
-            "Compared is the commit at which the head left it.",
+            "The head is compared with the commit at which it left this branch.",
         ),
     ] = "",
     head: Annotated[str, typer.Option(metavar="REF", help="Branch or commit of the pull request.")] = "HEAD",
@@ -66,7 +66,7 @@ def pull_request(
         ),
     ] = "elapsed_s",
     smallest_effect: Annotated[
-        float, typer.Option(metavar="SHARE", min=0.0, max=0.99, help="Differences up to this share are not told.")
+        float, typer.Option(metavar="SHARE", min=0.0, max=0.99, help="Differences up to this share are not reported.")
     ] = LEAST,
     require: Require = None,
     output: Annotated[

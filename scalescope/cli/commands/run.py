@@ -129,7 +129,7 @@ class _Asked:
 
 
 def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
-    """Tell what was found, then keep it; the exit status by the requirements."""
+    """Print what was found, then store it; return the exit status by the requirements."""
     answers: tuple[RequirementAnswer, ...] = ()
     status: int = ExitStatus.OK
     if asked.required:
@@ -234,7 +234,7 @@ def _saved(done: ScriptOutcome, store: str) -> list[str]:
 
 
 def _nothing(program: Program, done: ScriptOutcome) -> str:
-    is_there = program.is_module or os.path.exists(program.script)  # if not, Python has said so
+    is_there = program.is_module or os.path.exists(program.script)  # Python itself reports a missing script
     if done.found or done.problems or not is_there:
         return ""
     said = "" if done.hints else ": there is nothing to diagnose"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scalescope.store.store import Store, SweepRun
     from scalescope.studies.requirement import Requirement
 
-LINE = 90  # characters of an answer in the list
+LINE = 90  # most characters of an answer in the list
 WIDE = 100  # columns of the narrowest terminal on which the list has all its columns
 
 
@@ -255,7 +255,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]
-    # ids can be copied whole
+    # ids are never shortened, so that they can be copied
     print_table([titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,))
 
 

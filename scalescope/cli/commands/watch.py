@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
     from scalescope.own_code.diagnosis import Diagnosis
 
-KEYED_REPORT = "watch.html"  # written by the key r if --report names no file
+KEYED_REPORT = "watch.html"  # file of the report that the key r writes if --report names none
 CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
 
@@ -109,7 +109,7 @@ def _recorded(spec: SchedulerSpec, name: str, environment: str) -> Iterator[Diag
     if python := python_of(environment):
         with watched(python, spec, name) as found:
             yield found
-    else:  # only this process can open a Gateway's cluster
+    else:  # only the process that opened a Gateway's cluster can connect to it
         with SchedulerCluster(spec).connect() as client, observed(client, name, "cluster") as found:
             yield found
 

@@ -11,7 +11,7 @@ from scalescope.leases import Lease
 from scalescope.model.cluster import cluster_spec
 
 GONE_S = 60.0  # seconds within which a stopped cluster must be gone
-CLOCKS_S = 60.0  # seconds by which the clocks of server and owner may differ
+CLOCKS_S = 60.0  # largest difference between the clocks of server and owner, in seconds
 
 
 def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:

@@ -51,20 +51,20 @@ _logger = logging.getLogger(__name__)
 class SubmittedJob:
     """A job that was submitted."""
 
-    id: str  # as the batch system names it
-    name: str  # within this cluster; its workers are `NAME-0`, `NAME-1` and so on
+    id: str  # number or name in the batch system
+    name: str  # name in this cluster; its workers are `NAME-0`, `NAME-1` and so on
     workers: int
-    threads: int  # of each worker
+    threads: int  # threads of each worker
 
 
 @dataclass(frozen=True)
 class PendingWorkers:
-    """What is being waited for; no error."""
+    """A report on what the cluster waits for; not an error."""
 
-    words: str  # a sentence
+    words: str  # what is awaited, as a sentence
     in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
-    reason: str = ""  # in the words of the system
-    estimated_start: float | None = None  # of the first waiting job, as the system estimates it; s since the epoch
+    reason: str = ""  # reason in the words of the system
+    estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch
     last_start: float | None = None  # expected start of the last job, if the system says one
 
 
@@ -319,7 +319,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """End a trial that has lost workers: it would wait in vain."""
+        """Context of a trial; ends the trial if it has lost workers, since it would wait in vain."""
         dask = self._cluster()
         suspended: list[ClusterError] = []
         asked_at = time.monotonic()

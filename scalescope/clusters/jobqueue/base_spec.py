@@ -36,14 +36,14 @@ _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 class JobRequest:
     """A job whose script is to be written."""
 
-    name: str  # within its cluster; its workers are `NAME-0`, `NAME-1` and so on
+    name: str  # name in its cluster; its workers are `NAME-0`, `NAME-1` and so on
     workers: int
-    threads: int  # of each worker
+    threads: int  # threads of each worker
     label: str = "scalescope-LABEL"  # name of all jobs of the cluster in the queue
     address: str = "tls://SCHEDULER:0"
-    folder: str = "FOLDER"  # shared with the nodes (`shared_folder`)
+    folder: str = "FOLDER"  # folder that the nodes share (`shared_folder`)
     dask_cuda: bool = False  # whether `dask cuda worker` starts the workers
-    begin: str = ""  # earliest start, as the system writes it
+    begin: str = ""  # earliest start, in the system's notation
     imports: str = ""  # a further folder from which the workers may import
 
 
@@ -56,10 +56,10 @@ class JobQueueSpec(ClusterSpec):
     extra: ClassVar[str] = "slurm"
     packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
     max_workers: ClassVar[int] = 10_000
-    job_class: ClassVar[str] = ""  # of dask-jobqueue, as `module:Class`; it writes the job scripts
+    job_class: ClassVar[str] = ""  # class of dask-jobqueue that writes the job scripts, as `module:Class`
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # forms of a time limit that the system reads
-    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # the same for people
-    status: ClassVar[StatusCommand | None] = None  # how to ask for the state of jobs, where that is all there is
+    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these forms in words
+    status: ClassVar[StatusCommand | None] = None  # command for the state of jobs, if there is no better way
     memory_required: ClassVar[bool] = True  # whether a job must say how much memory it needs
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""

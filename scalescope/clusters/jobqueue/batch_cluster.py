@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _AGAIN = "try again when the queue is shorter, or ask for less"
 _FULL = "jobs are allowed per user"  # text with which Grid Engine refuses one more job
 _FEWER = "put more workers into each job with `cluster.workers_per_job`, or wait until the queue is shorter"
-SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
+SHOWN = 4  # most reasons in a message: Grid Engine has one for each queue on each host
 
 _logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class BatchCluster(JobQueueCluster):
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._waiting_since, self._next_look = None, 0.0
         super().scale(workers, threads_per_worker)
-        self._waiting_since, self._next_look = None, 0.0  # if workers are lost, the system is asked without delay
+        self._waiting_since, self._next_look = None, 0.0  # a loss of workers makes the next look immediate
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
@@ -73,7 +73,7 @@ class BatchCluster(JobQueueCluster):
             try:
                 self._cluster().sync(job.start)
             except (OSError, RuntimeError, ValueError) as error:
-                said = str(error).rpartition("stderr:\n")[2].strip()  # dask-jobqueue quotes all of the command
+                said = str(error).rpartition("stderr:\n")[2].strip()  # dask-jobqueue quotes the whole command before it
                 full = _FULL in said
                 raise JobsEnded(
                     f"{job.submit_command} refused a job",
@@ -92,7 +92,7 @@ class BatchCluster(JobQueueCluster):
         if job_ids:
             try:
                 asyncio.run(Job._call([*shlex.split(self._cancel_command), *job_ids]))
-            except RuntimeError as error:  # among others: a job has ended already
+            except RuntimeError as error:  # among other reasons, because a job has ended already
                 _logger.info("%s", error)
 
     def _suspended(self) -> list[str]:
@@ -182,7 +182,7 @@ class BatchCluster(JobQueueCluster):
     def _in_queue(
         self, job_ids: Sequence[str], words: str, running: int = 0, release: str = "", step: str = ""
     ) -> PendingWorkers:
-        """Jobs wait in the queue; raises `ClusterError` if they have for too long."""
+        """A report on jobs that wait in the queue; raises `ClusterError` if they have waited too long."""
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now

@@ -25,14 +25,14 @@ JOB_STATES = {
     "z": "finished",
     "d": "deleted",
     "E": "start-failed",
-    "h": "held",  # if it waits: else it runs, and would not run again
+    "h": "held",  # a job that waits; a running one would not run again
     "q": "waiting",
     "w": "waiting",
-    "s": "suspended",  # by qmod
-    "S": "suspended",  # with its queue
-    "T": "suspended",  # by a threshold of its queue
+    "s": "suspended",  # suspended by qmod
+    "S": "suspended",  # suspended with its queue
+    "T": "suspended",  # suspended by a threshold of its queue
     "r": "running",
-    "t": "running",  # about to
+    "t": "running",  # about to run
 }
 # What each letter of a queue's state on a host means (`qstat -f`).
 QUEUE_STATES = {
@@ -66,8 +66,8 @@ class GridEngineJob:
 
     id: str
     state: str  # letters, such as `qw`, `r`, `Rq` (waits again), `Rr` (runs again), `Eqw` or `dr`
-    queue: str  # with the host, as `all.q@node1`; empty while it waits
-    terms: JobTerms = NO_TERMS  # what it asks for by now
+    queue: str  # queue and host, as `all.q@node1`; empty while it waits
+    terms: JobTerms = NO_TERMS  # present terms of the job
 
     @property
     def host(self) -> str:

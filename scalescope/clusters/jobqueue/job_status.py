@@ -1,4 +1,4 @@
-"""How jobs stand on batch systems that are only known by the text of their commands."""
+"""States of jobs on batch systems that are only known by the output of their commands."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class JobStatus:
     """A job that the system knows."""
 
     id: str
-    state: str  # as the system writes it
-    reason: str = ""  # why it waits, in the system's words
-    terms: JobTerms = NO_TERMS  # what it has by now
+    state: str  # state in the system's notation
+    reason: str = ""  # reason of its wait, in the system's words
+    terms: JobTerms = NO_TERMS  # present terms of the job
 
 
 @dataclass(frozen=True)
 class StatusCommand:
-    """A command that tells how jobs stand, and how its output is read."""
+    """A command that prints the states of jobs, and how its output is read."""
 
     command: str  # `{}` stands for the numbers of jobs
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
-    states: Mapping[str, str]  # category: its states, as the system's manual lists them
-    gone: re.Pattern[str]  # what is written of jobs that are no longer known
+    states: Mapping[str, str]  # states of each category, as in the system's manual
+    gone: re.Pattern[str]  # output for jobs that are no longer known
     release: str  # command that lets a held job go; `{}` stands for its number
     # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
@@ -58,7 +58,7 @@ class StatusCommand:
         return self.command.partition(" ")[0]
 
     def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
-        """Those of these jobs that the system knows; None if it gives no answer."""
+        """The status of these jobs as far as the system knows them; None if it gives no answer."""
         known: list[JobStatus] = []
         for each in [[job_id] for job_id in job_ids] if self.takes_one else [job_ids]:
             if (found := self._ask(each)) is None:
@@ -154,9 +154,9 @@ HTCONDOR = StatusCommand(
         r"(?:undefined|(?P<reason>.*))$",
         re.MULTILINE,
     ),
-    # JobStatus among the attributes of jobs in the manual of HTCondor 24; 0 is in its sources alone
+    # JobStatus as the manual of HTCondor 24 lists it among the attributes of jobs; only its sources have 0
     {"waiting": "0 1", "held": "5", "running": "2", "suspended": "7", "ending": "6", "ended": "3 4"},
-    re.compile(r"(?!)"),  # it writes nothing, and ends well
+    re.compile(r"(?!)"),  # condor_q writes nothing about unknown jobs, and succeeds
     "condor_release {}",
     (re.compile(r"^\S+ \d (?:(?P<cores>\d+)|\S+) (?:(?P<memory>[\d.]+)|\S+) (?:(?P<time>\d+)|\S+) "),),
 )

@@ -16,7 +16,7 @@ class JobTerms:
 
     time_s: float | None = None
     memory_mb: float | None = None
-    partition: str = ""  # or queue; or several, separated by commas
+    partition: str = ""  # partition or queue, or several, separated by commas
     account: str = ""
     qos: str = ""
     nodes: int | None = None

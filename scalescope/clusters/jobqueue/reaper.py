@@ -13,13 +13,13 @@ from scalescope.leases import Lease
 from scalescope.slurm.commands import Run
 from scalescope.slurm.jobs import ClusterJobs
 
-SETTLE_S = 1.5  # seconds of looking in any case: the killed process may have just submitted a job
+SETTLE_S = 1.5  # least seconds of looking, since the killed process may have just submitted a job
 
-GONE_S = 40.0  # seconds to leave the queue; Slurm's KillWait is 30 by default
+GONE_S = 40.0  # seconds for jobs to leave the queue; Slurm's KillWait is 30 by default
 
 _Left = tuple[
     list[str], list[str], list[str]
-]  # numbers of cancelled jobs, of those still there, of others of that name
+]  # numbers of cancelled jobs, of jobs still there, and of other jobs of that name
 
 
 def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:

@@ -26,7 +26,7 @@ from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
-# What may be mended, by the category of the jobs' end.
+# What to look at or mend, by the category of the jobs' end.
 _LOOK_AT = {
     "jobs-gone": "look at `cluster.python`, `cluster.prologue` and `cluster.interface`, and at the limits of the queue",
     "start-failed": "look at the folders that `cluster.directives_add` names, or ask the administrators",
@@ -155,7 +155,7 @@ class SgeCluster(BatchCluster):
         failed = [number for number in ours if number in seen and seen[number].has_failed]
         away = self._engine.unreachable() if any(job.host for job in seen.values()) else set()
         silent = [job for job in self._jobs if job.id in seen and seen[job.id].queue in away]
-        # Hosts also seem silent to a master that has just come back: their workers tell that they live.
+        # A master that has just come back sees its hosts as silent, so the workers decide who lives.
         lost = [job.id for job in silent if self._present()[job.name] != job.workers]
         if gone:
             output = self._output(gone[0])

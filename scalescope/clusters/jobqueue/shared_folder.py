@@ -32,7 +32,7 @@ def old_logs(parent: Path, older_than_s: float) -> list[Path]:
         try:
             if leases.is_label(path.name) and os.listdir(path) == ["logs"] and path.stat().st_mtime < oldest:
                 found.append(path)
-        except OSError as error:  # somebody removes it, or this user may not look
+        except OSError as error:  # somebody removes it, or this user may not read it
             _logger.info("old logs in %s: %s", path, error)
     return found
 
@@ -52,7 +52,7 @@ class ClusterFolder:
             make_folder(self.path.parent)
             self.path.mkdir(mode=0o700)
             self.logs.mkdir(mode=0o700)
-            importable = self.path / "importable"  # with nothing in it but this package
+            importable = self.path / "importable"  # folder that holds this package alone
             importable.mkdir(mode=0o700)
             (importable / "scalescope").symlink_to(Path(scalescope.__file__).resolve().parent, target_is_directory=True)
             config = {name: value for name, value in dask.config.config.items() if name != "jobqueue"}

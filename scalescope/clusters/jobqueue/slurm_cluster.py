@@ -88,7 +88,7 @@ class SlurmCluster(JobQueueCluster):
         super()._submit(self._await_nodes(sizes) if sizes else ())
 
     def _await_nodes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Wait until the nodes that work hold all workers: those that start before the others would only idle."""
+        """Wait until the working nodes have room for all workers: those that start before the others would idle."""
         while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
             words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
             words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"
@@ -122,7 +122,7 @@ class SlurmCluster(JobQueueCluster):
                 if number := self._arrived(job.name):
                     return number
                 self._closing.wait(pause_s)
-            # A controller that comes back carries out earlier requests in any order.
+            # Look twice: a controller that comes back carries out earlier requests in any order.
             looks, pause_s = 2, waiting.AGAIN_S
             return submission.submit(job.job_script(), run=self._run)
 
@@ -130,13 +130,13 @@ class SlurmCluster(JobQueueCluster):
         while True:
             try:
                 return self._patiently(submit)
-            except JobsEnded as error:  # a full queue and a full disk have room again by and by
+            except JobsEnded as error:  # a full queue or a full disk may have room later
                 if not error.may_return or time.monotonic() > deadline or self._never_holds(error):
                     raise
                 self.report(f"{error.what}: {error.cause}; it is submitted again until that has passed")
                 if self._closing.wait(waiting.AGAIN_S):
                     raise
-                looks, pause_s = 1, 0.0  # it has answered
+                looks, pause_s = 1, 0.0  # Slurm has answered: one look is enough
 
     def _never_holds(self, error: JobsEnded) -> bool:
         """Whether a full queue holds fewer jobs than this point has."""
@@ -206,11 +206,11 @@ class SlurmCluster(JobQueueCluster):
             if room is not None and room.now < self._workers:
                 self._submit(self._give_back())
                 return
-        # After half of its time limit, a job has hardly enough left for a trial.
+        # After half of its time limit, too little is left of a job for a trial.
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
-                f"workers have waited for {self._held_s:.0f} s for others, which cost as if they had worked",
+                f"workers have waited for {self._held_s:.0f} s for others, and cost as much as if they had worked",
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
@@ -219,7 +219,7 @@ class SlurmCluster(JobQueueCluster):
         # If jobs are given back after half of what is left, all their waits together stay within `hold_s`.
         if self._given_back or not _starts_after(waiting, left_s / 2):
             return
-        # What let some jobs start may have let all start, and workers may have come.
+        # The change that let some jobs start may have let all start, and workers may have come.
         self._watch.refresh()
         now = self._explain(arrived)
         if now is None or not (start := _starts_after(now, left_s / 2)):

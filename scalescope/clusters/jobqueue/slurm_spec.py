@@ -205,7 +205,7 @@ class SlurmSpec(JobQueueSpec):
             "account": self.account or None,
             "walltime": self.walltime,
             "log_directory": None,  # dask-jobqueue would not quote it
-            "job_mem": f"{self.job_memory_mb(request.workers)}M",  # it would round it up to GiB
+            "job_mem": f"{self.job_memory_mb(request.workers)}M",  # dask-jobqueue would round it up to GiB
             "job_directives_skip": [*self.directives_skip, *([] if self.memory_mb else ["--mem="])],
             "job_extra_directives": [*added, *self.directives_add],
         }

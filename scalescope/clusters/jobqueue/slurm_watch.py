@@ -26,9 +26,9 @@ from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 from scalescope.waiting import PATIENCE_S
 
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
-ENDING_S = 5.0  # seconds that a job which is being ended has to say how
+ENDING_S = 5.0  # seconds that a job which is being ended has to say why
 _SHOWN_IDS, _READ_BYTES = 8, 65_536
-_NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")  # states
+_NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")  # states of jobs whose node was lost
 # The directives of a job script that `JobTerms` holds, by their short or long name.
 _TERMS = {"t": "time", "p": "partition", "A": "account", "q": "qos", "N": "nodes"}
 _TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|qos|nodes)[= ])(\S+)", re.MULTILINE)
@@ -72,7 +72,7 @@ class JobWatch:
         self._terms: dict[str, JobTerms] = {}  # terms asked for, by number of the job
         self._dismissed: set[str] = set()
         self._ran: set[str] = set()  # numbers of jobs that have been seen running
-        self._waiting_since: float | None = None  # when jobs of ours, not always the same, began to wait
+        self._waiting_since: float | None = None  # time since which some job of ours has been waiting
         self._ending_since: dict[str, float] = {}
         self._complete = True
         self._changed_at = self._next_look = self._answered_at = clock()
@@ -135,7 +135,7 @@ class JobWatch:
         if arrived >= expected_workers:
             self._complete = True
             return None
-        if self._complete:  # the first call, or workers went away just now
+        if self._complete:  # this is the first call, or workers have just left
             self._complete = False
             self._answered_at = self._clock()
             self._hurry()
@@ -147,7 +147,7 @@ class JobWatch:
         missing = plural(expected_workers - arrived, "worker")
         if self._silence is not None:
             words = f"{missing} missing, and Slurm does not answer: {self._silence.cause}"
-            return PendingWorkers(words, in_queue=True)  # nobody knows, and the time of a start does not count
+            return PendingWorkers(words, in_queue=True)  # Slurm cannot say when jobs start
         return self._raise_for_patience() or self._starting(missing)
 
     def refresh(self) -> None:
@@ -169,7 +169,7 @@ class JobWatch:
         if self._pending():
             self._waited_s()
         elif any(job.started for job in self._ours() if job.outcome not in _NODE_LOST):
-            self._waiting_since = None  # else they were lost with nodes that did not come, and others will wait
+            self._waiting_since = None  # else the jobs were lost with nodes that did not come, and others will wait
         with suppress(CommandSilent):
             lacks = any(failures.lacks_nodes(job.why) for job in self._pending())
             self.closed = self._closed_nodes() if lacks else {}
@@ -196,7 +196,7 @@ class JobWatch:
         if before.has_ended:
             return before
         fields = slurm_jobs.details(number, run=self._run)
-        if fields.get("JobName") != self.label:  # none, or another user's by now
+        if fields.get("JobName") != self.label:  # no job, or by now a job of another user
             return replace(before, state=FORGOTTEN)
         state = fields.get("JobState", FORGOTTEN)
         return replace(before, state=state, reason=fields.get("Reason", ""), nodes=fields.get("NodeList", before.nodes))

@@ -28,7 +28,7 @@ class BatchSpec(JobQueueSpec):
     """Jobs of a batch system that has queues; a subclass for each system."""
 
     proven: ClassVar[bool] = False
-    account_option: ClassVar[str] = "account"  # of the class of dask-jobqueue
+    account_option: ClassVar[str] = "account"  # option of the class of dask-jobqueue
 
     queue: Annotated[str, _QUEUE] = ""
     resource_spec: Annotated[str, _RESOURCES] = ""

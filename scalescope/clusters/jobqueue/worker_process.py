@@ -35,7 +35,7 @@ class JobWorker(distributed.Worker):  # type: ignore[misc]
     """A worker without an HTTP server, which would show everything to anyone on the network."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Start none."""
+        """Start no HTTP server."""
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, executor_wait: bool = False, **kwargs: Any) -> Any:
         # Nobody wants the results of running tasks any more.

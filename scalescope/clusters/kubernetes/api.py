@@ -63,7 +63,7 @@ class Api(ControlPlane):
         self._portal = self._open.enter_context(start_blocking_portal())
         self._known = (context, kubeconfig or os.environ.get("KUBECONFIG", ""))
         self._answered = set() if answered is None else answered
-        self.patience_s = SILENCE_S  # for a server that has answered before and is silent now
+        self.patience_s = SILENCE_S  # patience with a server that has answered before and is silent now
         self.server, self.namespace = context or "the current context", namespace
         self._server_time = (0.0, 0.0)  # the server's clock, and our monotonic clock at that time
 
@@ -108,7 +108,7 @@ class Api(ControlPlane):
         return self._list("v1", "pods", labelSelector=_of_cluster(label))
 
     def deployments(self, label: str) -> list[Raw]:
-        """One for each worker, and one for the scheduler."""
+        """The Deployments of a cluster: one for each worker, and one for the scheduler."""
         return self._list(_APPS, "deployments", labelSelector=_of_cluster(label))
 
     def events(self, label: str) -> list[Raw]:

@@ -48,7 +48,7 @@ LOOK_INTERVAL_S = 0.5  # seconds between two looks at the pods
 NODE_NOTICED_S = 50.0  # seconds for Kubernetes to notice a lost node, by default 40
 LEAST_SILENT_S = 2.0  # seconds of silence that can spoil a trial: a busy API server may take one to answer
 
-_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # with these, Dask's images install packages at start
+_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # variables for installing at start
 _logger = logging.getLogger(__name__)
 
 
@@ -99,7 +99,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._api = api = Api(spec.context, spec.namespace, answered=self.answered)
         self._record = PodRecord(api, self.label)
         try:
-            for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters that an earlier `close` left
+            for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters left by an earlier `close`
                 self.report(f"{each.label}, of an earlier trial: {each.fate} ({each.words})")
                 if each.fate is Fate.REMOVED:
                     self.removed.add(each.label)

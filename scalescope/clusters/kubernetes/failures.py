@@ -31,7 +31,7 @@ class Failure(NamedTuple):
 
 
 MUST_ACT, UNLIKELY, ROOM, STARTING = Outlook.MUST_ACT, Outlook.UNLIKELY, Outlook.ROOM, Outlook.STARTING
-_ASK = r"^(FailedCreate|HTTP \d+): .*"  # Kubernetes refuses to create a pod, or another object
+_ASK = r"^(FailedCreate|HTTP \d+): .*"  # Kubernetes refuses to create a pod or another object
 _START = (
     "^(CrashLoopBackOff|Error|Failed|StartError|ContainerCannotRun|RunContainerError|CreateContainerError|"
     "UnexpectedAdmissionError): .*"
@@ -43,7 +43,7 @@ _PROCESSOR = (
     "set `cluster.image` to one for it, or `cluster.{}node_selector` to nodes whose kubernetes.io/arch is the image's"
 )
 WEBHOOK_SILENT, CREDENTIALS = "webhook-silent", "credentials"  # categories
-OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Deployment, by its Helm chart
+OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # label of its Deployment in its Helm chart
 
 # A row applies if its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
 # The reason is Kubernetes's own, `HTTP STATUS` of a refused request, `Log` of a container, or a word of ours.

@@ -25,7 +25,7 @@ class RetireWorkers(RequestHandler):  # type: ignore[misc]
 
 
 class CheckIdle(RequestHandler):  # type: ignore[misc]
-    """Since when the scheduler has been idle: the operator removes a cluster that is so for too long."""
+    """Answers since when the scheduler has been idle: the operator removes a cluster that is idle for too long."""
 
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")

@@ -148,7 +148,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
     command += ["--no-dashboard", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(threads)]
     command += ["--memory-limit", f"{spec.memory_mb}MiB" if spec.memory_mb else "0"]
-    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # for the metrics
+    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # it serves metrics
     command += ["--resources", f"{group}={threads}"] if group else []
     command += spec.cuda_options
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}

@@ -10,7 +10,7 @@ from scalescope.clusters.kubernetes.quantity import amount
 
 _ROOM = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nodeSelector", "tolerations", "priorityClassName")
 _IMAGE = ("image",)
-# The changes that may be behind a failure, by its category.
+# The changes that may have caused a failure, by its category.
 _BEHIND = {
     "out-of-memory": ("memory",),
     "out-of-disk": ("ephemeral-storage",),
@@ -24,8 +24,8 @@ _BEHIND = {
     **dict.fromkeys(("no-dask", "no-package", "old-dask", "no-dask-cuda", "other-versions", "architecture"), _IMAGE),
 }
 _OF_POD = {"priorityClassName": "priority class", "schedulerName": "scheduler", "runtimeClassName": "runtime class"}
-_USUAL = {"schedulerName": "default-scheduler"}  # values that Kubernetes fills in
-_TAINT_OF_NODE = "node.kubernetes.io/"  # begins the taints that Kubernetes has every pod tolerate for some minutes
+_USUAL = {"schedulerName": "default-scheduler"}  # values that Kubernetes fills in by default
+_TAINT_OF_NODE = "node.kubernetes.io/"  # prefix of the taints that Kubernetes has every pod tolerate for some minutes
 
 
 def changes(asked: Raw, pod: Raw) -> dict[str, str]:

@@ -15,10 +15,10 @@ R = TypeVar("R", bound=Raw)
 # Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe; its node
 # does not answer.
 DELETED, UNREADY, NODE_LOST = "Deleted", "Unready", "NodeLost"
-CORDONED = "node(s) were unschedulable"  # part of a scheduler's message
+CORDONED = "node(s) were unschedulable"  # part of a scheduler's message about a cordoned node
 NOT_READY = "Not ready: "  # begins our list of the nodes of a pod that are not well
 _TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # prefixes of taints of nodes that are not well
-# Messages about nodes that will take pods later: they are cordoned, not well, or being added by an autoscaler.
+# Messages about nodes that will take pods later: cordoned, not well, or still being added.
 _PASSES = re.compile(
     rf"{re.escape(CORDONED)}|{NOT_READY}|untolerated taint \{{node\.|says (TriggeredScaleUp|Nominated)"
 )
@@ -30,9 +30,9 @@ _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
 _BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
 PULLS = ("ErrImagePull", "ImagePullBackOff")  # reasons of a pod whose image does not come
 _NOT_RETRIEVED = "FailedToRetrieveImagePullSecret"  # reason of an event, which the pod's status does not have
-_TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
+_TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events that take a pod away
 _CANCELLED = "Cancelling deletion"  # the taint manager's words about a pod that somebody else deletes
-BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons; the taint may say that the node is lost
+BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons with a taint, which may name a lost node
 # Reasons of events of autoscalers; the last two are also Karpenter's.
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
 _FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
@@ -50,7 +50,7 @@ class PodProblem:
     message: str  # Kubernetes's sentence
     pod: str  # name of the pod, or of the Deployment without one
     node: str = ""
-    restarts: int = 0  # of its container
+    restarts: int = 0  # restarts of its container
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}" if self.message else self.reason
@@ -67,7 +67,7 @@ class PodProblem:
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
         if rows and rows[0].outlook is Outlook.ROOM and _NO_NODE.search(self.message):
-            return Outlook.ROOM if _PASSES.search(self.message) else Outlook.NEW_NODE  # the former as busy ones
+            return Outlook.ROOM if _PASSES.search(self.message) else Outlook.NEW_NODE  # the first count as busy nodes
         return rows[0].outlook if rows else Outlook.STARTING
 
 

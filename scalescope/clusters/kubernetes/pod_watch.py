@@ -71,9 +71,9 @@ class PodWatch:
         groups: Collection[str] | None = None,  # worker groups that stay; None: all of them
         clock: Callable[[], float] = time.monotonic,
         most: float = math.inf,  # most Deployments that a single operator makes
-        asked: Callable[[Raw], Raw | None] = lambda pod: None,  # the manifest of a pod, if it is known
+        asked: Callable[[Raw], Raw | None] = lambda pod: None,  # returns the manifest of a pod, if it is known
     ) -> None:
-        self.problems: list[PodProblem] = []  # of the last look, the worst first
+        self.problems: list[PodProblem] = []  # problems of the last look, the worst first
         self.seen: list[Raw] = []  # all pods of the last look, also those that are ending
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
         self._groups, self._most, self._asked = groups, most, asked
@@ -84,9 +84,9 @@ class PodWatch:
         self._events: dict[str, list[Raw]] = {}
         self._nodes: dict[str, Raw] = {}
         self._rights: dict[tuple[str, str], bool] = {}
-        self._unwell = ""  # which nodes could hold the worst pod, but are cordoned or not well
+        self._unwell = ""  # names of nodes that could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
-        self._log_at, self._log_told = 0.0, ""  # when the log of a running pod was last read, and what it told
+        self._log_at, self._log_told = 0.0, ""  # time and content of the last look at a running pod's log
 
     def look(self) -> list[Raw]:
         """Ask Kubernetes; returns the pods that run."""
@@ -138,7 +138,7 @@ class PodWatch:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
                 worst = self.problems[0]
-                if not limits[worst.outlook][1]:  # such as a lost node, whose room the other pods wait for
+                if not limits[worst.outlook][1]:  # no lost node, for example, whose room the other pods wait for
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:

@@ -163,7 +163,7 @@ def timed_batches() -> Iterator[None]:
             module.BatchedSend = BatchedSend
 
 
-PHASES = (1 / 2, 1 / 6, 5 / 6)  # waits before a woken look, in intervals of work stealing; the first is the mean
+PHASES = (1 / 2, 1 / 6, 5 / 6)  # waits until a requested look, in intervals of work stealing; the mean is first
 
 
 class RestingBalancer:

@@ -24,7 +24,7 @@ class Calibration:
 
     scheduler_us: float = REFERENCE_SCHEDULER_US  # CPU per task transition, in microseconds
     worker_us: float = REFERENCE_WORKER_US  # CPU per task, in microseconds
-    source: str = "reference"  # or `host` (measured by `scalescope calibrate`), or `given` (in the specification)
+    source: str = "reference"  # or `host` (from `scalescope calibrate`), or `given` (in the specification)
 
     def to_mapping(self) -> dict[str, Any]:
         return {

@@ -41,9 +41,9 @@ thread_time: Final = time.thread_time
 
 EPOCH = 1_000_000_000.0  # `time.time()` at virtual second 0 (2001-09-09), so that times are the same in every run
 PATIENCE_S = 2.0  # real seconds that the clock stands still for an actor that blocks outside the simulation
-ELSEWHERE_S = 10.0  # the same for an actor that waits for a process, a socket or a timer
-LITTLE = 0.001  # share of a sleep that takes time for a timeless actor
-SETTLE_S = 0.001  # seconds that an actor may be ahead before it catches up, so that others see its actions in order
+ELSEWHERE_S = 10.0  # the same seconds for an actor that waits for a process, a socket or a timer
+LITTLE = 0.001  # share of a timeless actor's sleep that takes virtual time
+SETTLE_S = 0.001  # seconds by which an actor may run ahead of the clock, so that others see its actions in order
 
 _STALL_CHECK_S = 0.05
 _STALL_CHECKS = 6
@@ -262,7 +262,7 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, unless the actor holds a lock of the loop."""
+        """Let the seconds that are charged to the calling actor pass, unless it holds a lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
@@ -434,7 +434,7 @@ class Clock:
 
     def _block(self, actor: Actor, wake: float | None, waiter: Waiter | None = None) -> None:
         if actor.passed is not None:
-            actor.pause()  # its time must include this turn
+            actor.pause()  # the time of the actor must include this turn
             actor.resume()
             actor.passed()
         actor.pause()

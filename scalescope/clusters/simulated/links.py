@@ -48,10 +48,10 @@ class Flow:
         passed: Callable[[float], object] = lambda now: None,
         weight: float = 1.0,
     ) -> None:
-        self.weight = weight  # how much of a link it gets, relative to other flows
+        self.weight = weight  # weight of the flow in the shares of its links
         self.links = (out, into)
         self.share = 0.0  # bytes a second, set by `FairShares`
-        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # state at its last change
+        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # bytes left, rate, last change, end
         self.passed = passed  # called with the time at which all bytes have passed
 
 
@@ -136,7 +136,7 @@ class Links:
         others_bytes_per_s: float | None = None,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
-        # Bandwidth of hosts other than workers; a given one already includes the time of packing.
+        # Bandwidth of hosts other than workers; where it is given, it includes the time of packing.
         self._others_bytes_per_s = bytes_per_s if others_bytes_per_s is None else others_bytes_per_s
         self._others_cpu_s_per_byte = cpu_s_per_byte if others_bytes_per_s is None else 0.0
         self._message_s = message_s  # seconds of a worker's event loop for each transfer

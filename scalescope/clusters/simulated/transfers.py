@@ -39,7 +39,7 @@ class _Comm:
 
 
 class _Sending(_Comm):
-    peer_address = "tcp://elsewhere:0"  # distributed lets a peer with the same host ask twice as often at once
+    peer_address = "tcp://elsewhere:0"  # no peer's own host, which distributed would let ask twice as often
 
     async def write(self, message: Any, *args: Any, **kwargs: Any) -> Any:
         await self._carry(message)

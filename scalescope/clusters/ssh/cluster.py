@@ -65,7 +65,7 @@ class SshCluster(ObservedCluster[SshSpec]):
                 {}, self._remote(host, options), name="SSHCluster", security=security, silence_logs=logging.WARNING
             )
             self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
-        except Exception as error:  # of asyncssh and of distributed
+        except Exception as error:  # errors of asyncssh and of distributed
             self.close()
             raise self._failed(f"the scheduler did not start on {host}", host, error) from error
 
@@ -82,7 +82,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         while True:
             try:
                 cluster.sync(self._settle, cluster, callback_timeout=timeout_s)
-            except Exception as error:  # of asyncssh and of distributed
+            except Exception as error:  # errors of asyncssh and of distributed
                 raise self._failed(f"workers did not start on {hosts}", hosts, error) from error
             if self._wait(workers, threads_per_worker, min(timeout_s, LOOK_AGAIN_S)):
                 return

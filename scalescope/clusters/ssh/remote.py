@@ -50,7 +50,7 @@ exit $status"""
 
 END_S = 3.0  # seconds for the process to end and remove its folder, before it is killed
 
-_logger = logging.getLogger(ssh.__name__)  # gets the lines that the processes print, as in distributed
+_logger = logging.getLogger(ssh.__name__)  # logger of the lines that the processes print, as in distributed
 
 
 def configuration(security: Security) -> str:
@@ -72,7 +72,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         *,
         address: str,  # address of the machine
         connect_options: Mapping[str, Any],  # arguments of `asyncssh.connect`
-        python: str,  # interpreter on the machine
+        python: str,  # path of the interpreter on the machine
         config: str,  # result of `configuration`
         scratch: str,  # folder on the machine for spilled data; empty: its folder for temporary files
         kwargs: Mapping[str, Any],  # arguments of the scheduler or nanny

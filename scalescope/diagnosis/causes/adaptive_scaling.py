@@ -22,10 +22,10 @@ COMES_S = 5.0  # seconds for which tasks must have waited until another worker w
 
 ADAPTIVE_SCALING = TrialCause(
     code="adaptive-scaling",
-    title="Workers left and came too early or late",
+    title="Workers left too early, or came too late",
     needs="The cluster is adaptive, or workers left by request and others came after them. For at least 10 % of the "
     "worker time, tasks waited for threads of workers that had been retired or were not there yet. Or an adaptive "
-    "cluster never had as many workers as it may, while enough tasks for these waited.",
+    "cluster never had as many workers as it may have, while enough tasks for these waited.",
     ruled_out_by="Workers that nobody needed while they were away. Workers that died (worker-died), or left by request "
     "and were not replaced (workers-missing). A cluster that is not adaptive (late-workers).",
     remedy="Keep the workers: `cluster.adapt(minimum=N)` or `cluster.scale(N)`; or retire them later (`wait_count=`)",
@@ -159,8 +159,8 @@ def _rounds(left: Floats, came: Floats) -> int:
 def _what_happened(left: Floats, came: Floats, begin: float, rounds: int, peak: int, stage: str) -> str:
     if rounds > 1:
         return (
-            f"Workers left and came back {rounds} times ({len(left):,} were retired and {len(came):,} started, for at "
-            f"most {plural(peak, 'worker')})"
+            f"Workers left and came back {rounds} times ({len(left):,} were retired and {len(came):,} started, with at "
+            f"most {plural(peak, 'worker')} at a time)"
         )
     before = left[left <= begin]
     back = (

@@ -41,10 +41,10 @@ OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "registe
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
-# Number of times, and share of the seconds, that the client did the same while tasks ran, from which it is a habit
+# Times, and share of the seconds, of doing the same while tasks ran, from which that is the client's habit
 OFTEN, OVERLAP = 2, 0.02
-ALL_AT_ONCE = 0.8  # calls of actors at a time for each worker, from which they are spread as they should be
-LITTLE = 2**20  # bytes of results; gathering less than that is no remedy
+ALL_AT_ONCE = 0.8  # mean calls of actors at a time per worker, from which all workers are in use
+LITTLE = 2**20  # bytes of results; gathering fewer is no remedy
 GATHERS = Premise[Observation](
     "The client gathers at least 1 MiB, or the size of its results is unknown.",
     lambda seen: not 0 < kept_bytes(seen) < LITTLE,
@@ -63,8 +63,8 @@ class ClientSpending:
     lost_s: float  # thread-seconds
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
     at: str  # clause with the line that took most of it
-    where: str  # the same line as records name it; may be empty
-    what: str  # the function called there; empty for the code itself, or if unknown
+    where: str  # the same line, as records name it; may be empty
+    what: str  # function called at that line; empty for the code itself, or if unknown
     most: float  # share of the time in `what`, on any line of the same function, from 0 to 1
     meanwhile: bool  # True if the client did the same while tasks ran, too
 
@@ -108,9 +108,9 @@ class ClientSpending:
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
         """The finding of a cause, from clauses on what the client did, why, and what to do."""
-        done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
+        done_in_tasks = cause is CLIENT_BUSY  # in tasks, all threads share what the client computed
         saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
-        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # made elsewhere, the call takes as long
+        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # made elsewhere, the work takes as long
         if remedy == GATHER_LESS:
             act = replace(act, premise=GATHERS, otherwise=Remedy(LITTLE_CAME, saved_s=0.0))
         if remedy == DO_INSTEAD[AFTER]:
@@ -187,7 +187,7 @@ def client_busy(observation: Observation) -> Finding | None:
     once = np.array([what in ONCE for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
-    own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # local-scheduler
+    own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # local-scheduler reports these
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         phase = int(np.argmax(spent.phases))

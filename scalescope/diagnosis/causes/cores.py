@@ -23,8 +23,8 @@ from scalescope.model.words import percent, plural, some
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
-CROWD = 1.25  # threads that want a core, per core; from here on they wait for each other
-OF_DASK = 20  # threads of a worker's process that run neither a task nor a library's pool, at most
+CROWD = 1.25  # threads that want a core, per core, from which they wait for each other
+OF_DASK = 20  # most threads of a worker's process outside of tasks and of a library's pool
 ONE_EACH = (
     "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
     "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
@@ -64,7 +64,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     at_once = tasks / observation.measured.makespan
     own, pool = _threads_of_pools(observation)
     outside_s = _outside_of_tasks_s(observation, cores) if pool > 1 and at_once * pool >= CROWD * here.cpus else 0.0
-    pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # then tasks must have threads of their own
+    pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # True: tasks have threads of their own
     # others fill the host, or neither pools nor running tasks exceed the cores
     if (here.ours < OURS and not outside_s) or (not pools and at_once < CROWD * here.cpus):
         return None
@@ -113,7 +113,7 @@ def _asks_about_the_host(observation: Observation) -> bool:
     return not facts.get(RAN) and (facts.get("cluster") or {}).get("kind") == ASKED
 
 
-TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers report
+TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers measure
 
 
 def _most_threads(observation: Observation) -> int:
@@ -168,7 +168,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     waited_s = sum(each.seconds for each in (waits(observation).get(kind) for kind in _outside(observation)) if each)
     idle = here is not None and here.idle >= SLACK and spare >= 1
     room = idle or waited_s >= SLACK * observation.seconds("busy")
-    if not room or waiting < SLACK or locked_workers(observation) is not None:  # more threads would take turns as well
+    if not room or waiting < SLACK or locked_workers(observation) is not None:  # more threads would not help
         return None
     rest = each < SLACK
     queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
@@ -200,7 +200,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
             f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
             if rest
             else "use more workers or threads on this host",
-            # a database may serve one writer at a time: then more threads wait as well
+            # a database may serve one writer at a time, and more threads only wait as well
             saved_s=0.0 if spent and spent.in_database else observation.measured.here_s * (1 - float(then / now)),
             change={THREADS: threads} if rest else {},
         ),

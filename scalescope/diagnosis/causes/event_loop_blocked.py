@@ -23,7 +23,7 @@ from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # seconds; where other processes fill the host, every process waits for a core
+STALL_ON_FULL_HOST_S = 0.5  # the same seconds on a host that other processes fill, where every process waits for a core
 COROUTINES_LINK = "https://distributed.dask.org/en/stable/asynchronous.html"
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)
@@ -59,12 +59,12 @@ EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
     needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
-    "(table lag, or late samples of workers in table memory). Where scheduler and workers share one process and tasks "
-    "ran meanwhile, that is called gil-bound: the two cannot be told apart there. Or coroutine functions (`async def`) "
-    "as tasks kept event loops for a tenth of the worker time without awaiting (table inside).",
+    "(table lag, or late samples of workers in table memory). Or coroutine functions (`async def`) as tasks kept event "
+    "loops for a tenth of the worker time without awaiting (table inside). If scheduler and workers share a process in "
+    "which tasks ran meanwhile, the finding is gil-bound, because the two look alike there.",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
-    "being unpacked (serialisation-bound), or results written to disk (memory-spill). Stalls below 0.5 s on a host "
-    "that others fill; longer ones are information there, unless a call or collections are seen in them.",
+    "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other "
+    "processes fill, stalls below 0.5 s; longer ones are information, unless samples show a call or collections.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
@@ -83,7 +83,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
-    for stalls in costly:  # both may show the same stall: for each process, the larger sum counts
+    for stalls in costly:  # scheduler and workers may show the same stall: of each process, the larger sum counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)

@@ -27,7 +27,7 @@ EXPERIMENTS = SweepCause(
     "of zero length.",
     ruled_out_by="Points that differ in more than one thing.",
     remedy="Look at the causes that remain",
-    premise="It proposes what was measured.",
+    premise="It proposes a change whose effect was measured.",
 )
 
 
@@ -95,7 +95,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
         why = (
             "so shorter tasks change nothing"
             if times >= NEARLY_ALL
-            else "the rest is what tasks take, and how they divide"
+            else "the rest is the time of the tasks, and how evenly they fill the threads"
         )
         return f"with tasks of no length it took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:

@@ -13,7 +13,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-LOADED = 0.5  # ratio of loading to collecting, from which loading is the cause (task-overhead)
+LOADED = 0.5  # ratio of loading to collecting, from which loading is the cause: task-overhead
 
 GARBAGE_COLLECTION = TrialCause(
     code="garbage-collection",

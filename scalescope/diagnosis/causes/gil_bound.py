@@ -24,12 +24,12 @@ NEVER_MORE = 1.4  # cores; nine in ten samples of such a process stay below
 # Seconds after which a computing thread yields the lock (`sys.getswitchinterval`), so handing over a task takes as
 # long.
 SWITCH_S = 0.005
-# Least share of tasks handed over that late; with two threads, one in two gets its task at once by chance.
+# Least share of tasks that are handed over that late; one of two threads gets its task at once by chance.
 HANDED_LATE = 1 / 3
-MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing about handing over
+MIN_HANDED = 3  # fewest tasks that waited for a computing thread; fewer prove nothing about when it yields
 # Idle cores of the host from which a process could have used more; on a small host, the share `FULL` of its cores.
 ROOM = 0.3
-OFF = 0.2  # share of the busy time in which threads neither had nor wanted a core, without a call that waits
+OFF = 0.2  # share of the busy time in which threads neither had nor wanted a core, outside of calls that wait
 BY_CLOCKS = "table inside"  # source of evidence from the clocks of threads
 
 
@@ -94,7 +94,7 @@ def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
     if not known or (threads.min() < 2 and not one) or not _handed_late(observation):
         return None
     line = timeline(observation)
-    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # of a process
+    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # of one process
     computing = [each for prefix, each in inside(observation).items() if computes(observation, prefix)]
     cpu_s, for_core_s, off_s = (
         sum(each.seconds[part] for each in computing) for part in ("computing", "for_core", "waiting")
@@ -128,8 +128,8 @@ GIL_BOUND = TrialCause(
     title="Threads wait for the interpreter",
     needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
     "memory; for one worker in a short trial, facts host.load). Or their threads neither had nor wanted a core for a "
-    "fifth of the busy time, in no call that waits (table inside). And every third task reached its thread 5 ms late: "
-    "that is how long Python lets another thread keep the lock.",
+    "fifth of the busy time outside of calls that wait (table inside). And every third task reached its thread 5 ms "
+    "late: that is how long Python lets another thread keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
     "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
     "that share a process are told apart only if scheduler and client are in it, too. Prefect, if more than half of "
@@ -160,7 +160,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     ):
         return None  # most of that time is Prefect's own
     threads = int(attempts.members.nthreads.max())
-    # Without the lock, as many tasks compute at once as the host has cores for.
+    # Without the lock, as many tasks would compute at once as the host has cores for them.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)
     computed = 1 - min(locked.lost_s / observation.seconds("busy"), 1.0)
     one = in_one_process(observation)
@@ -186,7 +186,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         Remedy(
             f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
             saved_s=0.0 if by_clocks else attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
-            # workers of one process and one thread: their number stays, and no axis makes them processes
+            # with one thread each, the workers of one process stay as many, and no axis makes them processes
             change={} if one and threads == 1 else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),

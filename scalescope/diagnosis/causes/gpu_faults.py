@@ -97,8 +97,8 @@ GPU_MEMORY_FULL = TrialCause(
     title="The memory of a GPU is full",
     needs="Tasks raised CUDA's error that its memory is full (events task-erred); or dask-cuda moved results between "
     "GPU and host, at a cost of 10 % of the worker time (part `spill`).",
-    ruled_out_by="High use alone: torch, RMM and JAX keep memory that they do not need at the time. Moves that cost "
-    "less are told as information, with their bytes. Moves by cuDF or RMM within tasks are not seen.",
+    ruled_out_by="High use without errors or moves: torch, RMM and JAX keep memory that they do not need at the time. "
+    "Moves that cost less, which are information. Moves by cuDF or RMM within tasks, which are not seen.",
     remedy="Smaller batches, fewer tasks at a time on a GPU, or moving results to the host",
     link="https://docs.rapids.ai/api/dask-cuda/stable/spilling/",
     parts=("lost", "spill", "not_assigned", "transfer"),

@@ -29,7 +29,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     changes=(Term.THREADS,),
     workers_unused=True,
     excusable=True,
-    premise="There are fewer items than threads, and fewer workers do the same.",
+    premise="There are fewer items than threads, and fewer workers are as fast.",
 )
 
 
@@ -93,7 +93,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         f"({number(span_s)} s){fewer}",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
-        Evidence("the same with fetching and handing over, s", path_s, "tables tasks and dependencies"),
+        Evidence("that path with fetching and handing over, s", path_s, "tables tasks and dependencies"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
         confidence=0.9,
         points=points_of(found),

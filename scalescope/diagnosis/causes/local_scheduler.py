@@ -12,14 +12,14 @@ from scalescope.model.records import JOBLIB, LOCAL, PAST_THE_CLUSTER
 from scalescope.model.words import duration
 
 RUN = "client.run"
-# What ran past the cluster's tasks, and the remedy
+# What computed without the cluster, and the remedy
 SAID = {
     LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
         "take `scheduler=` out of that call (or out of `dask.config`): without it, Dask computes on the cluster",
     ),
     JOBLIB: (
-        "joblib at {where} computed beside it, by a backend of its own",
+        "joblib at {where} computed without it, in a backend of its own",
         "call it under `joblib.parallel_config(backend='dask')`, and without `backend=` or `require=` in "
         "`Parallel(...)`, which win",
     ),
@@ -32,7 +32,7 @@ SAID = {
 
 LOCAL_SCHEDULER = TrialCause(
     code="local-scheduler",
-    title="Dask computes past the cluster",
+    title="Dask computes without the cluster",
     needs="For at least 10 % of the worker time, and 0.1 s, one of Dask's own schedulers (`threads`, `processes` or "
     "`sync`) computed in the client's process, or joblib with another backend than Dask's, while the cluster had no "
     "task. Or there was no task at all, and `client.run` did the work.",
@@ -68,7 +68,7 @@ def local_scheduler(observation: Observation) -> Finding | None:
         spent_s * observation.threads,
         f"For {duration(spent_s)} the cluster had no task: {said.format(where=where)}.",
         remedy,
-        Evidence("seconds past the cluster", round(spent_s, 3), "table client"),
+        Evidence("seconds computed without the cluster", round(spent_s, 3), "table client"),
         confidence=0.9,
         severity=None if observation.attempts is not None else Severity.HIGH,
         link="https://distributed.dask.org/en/stable/client.html" if how == RUN else "",

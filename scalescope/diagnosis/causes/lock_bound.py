@@ -33,8 +33,8 @@ LOCK_BOUND = TrialCause(
     title="Tasks wait for one lock",
     needs="For at least 10 % of the worker time, threads of tasks were off the cores (table inside) in one of these: a "
     "call that takes a lock (`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken); a call of a "
-    "database or a pool, by tasks that ran at once and never ended together; or any other call that waits, if besides "
-    "the shortest task took far less time than most, as nobody was before it.",
+    "database or a pool, by tasks that ran at once and never ended together; or any other call that waits, if the "
+    "shortest task also took far less time than most: nobody was ahead of it.",
     ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
     remedy="Hold the lock for less, or have several: more threads only wait for it",

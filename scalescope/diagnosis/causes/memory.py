@@ -34,9 +34,9 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
-MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # for workers of one thread
+MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # the same advice for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
-UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
+UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
 MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
 
@@ -44,8 +44,8 @@ MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
     needs="At least 10 % of the worker time went to writing results to disk or reading them back, in tasks or in the "
-    "event loops of workers while tasks waited (part `spill`, table fine_metrics), with pauses for lack of memory.",
-    ruled_out_by="Spilling while the threads compute: it costs nothing, and is told as information, with its bytes. "
+    "event loops of workers while tasks waited (part `spill`, table fine_metrics), or to pauses for lack of memory.",
+    ruled_out_by="Spilling while the threads compute: it costs nothing, and is information, with its bytes. "
     "dask-cuda moved results from GPUs to the host (gpu-memory-full).",
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
@@ -57,7 +57,7 @@ MEMORY_SPILL = TrialCause(
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """`lost_s`: the part `spill`, waits that event loops busy with the disk can have caused, and shorter pauses."""
-    if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
+    if moved_bytes(observation) >= WORTH_TELLING:  # gpu-memory-full reports moves to the host
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
     lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)
@@ -169,9 +169,9 @@ def _keep_less(observation: Observation) -> str:
 
 def _where(disk: Spilling, paused_s: float) -> tuple[Evidence, ...]:
     found = (
-        ("seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
-        ("seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
-        ("seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
+        ("disk seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
+        ("disk seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
+        ("disk seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
         ("thread-seconds paused while tasks waited", paused_s, "events worker-status-change"),
     )
     amounts = (("bytes written", disk.written), ("bytes read back", disk.read))
@@ -187,7 +187,7 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
     return (
         Evidence("most bytes of results at once, all workers", int(held.nbytes), "table memory, column managed"),
         Evidence(f"share of `{held.prefix}` in them", round(held.part, 3), "table tasks, column nbytes"),
-        Evidence("share that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
+        Evidence("share of them that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
         Evidence("memory limit of a worker", int(held.limit), "table workers"),
     )
 

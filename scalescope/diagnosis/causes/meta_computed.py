@@ -67,7 +67,7 @@ def sent_for_meta(observation: Observation) -> Bools:
     attempts, called = observation.measured, _called(observation)
     begin, end = (each[called][:, None] for each in observation.client_spans)
     sent = observation.numbers("graphs", "time") - attempts.epoch
-    there = np.append(False, ((sent >= begin) & (sent <= end)).any(axis=0))  # by number of the graph, from 1
+    there = np.append(False, ((sent >= begin) & (sent <= end)).any(axis=0))  # indices are numbers of graphs, from 1
     return there[np.where(attempts.graph < len(there), attempts.graph, 0)]
 
 

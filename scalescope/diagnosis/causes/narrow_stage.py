@@ -17,9 +17,9 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
+WIDER = 2  # least ratio of the tasks of another stage to those of the narrow one
 FAN_IN = 8  # most results that a task of a tree combines, as in Dask's own trees (`split_every`)
-WIDE = 0.5  # tasks of the widest stage per thread; up to it, the whole graph is narrow
+WIDE = 0.5  # tasks of the widest stage per thread, up to which the whole graph is narrow
 
 NARROW_STAGE = TrialCause(
     code="narrow-stage",

@@ -29,7 +29,7 @@ NESTED_CLIENT = TrialCause(
     "input again. Or nothing moved when the trial was stopped: tasks that waited for results held all threads of a "
     "worker, and other tasks lacked a thread.",
     ruled_out_by="Tasks gave up their threads (`worker_client()`) and kept all threads busy with what they sent. "
-    "Tasks ended before what they had sent, so they did not wait for it.",
+    "Tasks that ended before the tasks that they had sent did not wait for these.",
     remedy="Submit from the client and pass futures as arguments, or use `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy", "no_runnable_task", "tail"),

@@ -91,7 +91,7 @@ def too_short(case: SweepCase) -> Finding | None:
 
 
 IDLE_PARTS = tuple(part for part in WORKER_TIME if part not in (*WORKING, OTHER_CLUSTER))
-MOSTLY = 0.5  # share of the idle worker time that known causes must explain, else the cause is unknown
+MOSTLY = 0.5  # share of the idle worker time that known causes must explain; else the cause is unknown
 
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",

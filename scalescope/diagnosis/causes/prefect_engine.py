@@ -67,8 +67,8 @@ def prefect_server_in_workers(observation: Observation) -> Finding | None:
 PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
     title="Prefect takes time around the tasks",
-    needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed while Prefect hashed inputs or "
-    "wrote results, or in its engine, where all three together took twice as long as the functions.",
+    needs="At least 10 % of the worker time passed within tasks of a Prefect flow while Prefect hashed inputs or "
+    "wrote results. The time of its engine counts, too, if all three took more than twice as long as the functions.",
     ruled_out_by="Functions that take longer than Prefect's engine around them. Servers that workers start "
     "(prefect-server-in-workers). What only the first tasks of a worker need, whose process imports Prefect. Retries "
     "(retried-tasks) and limits (waiting-tasks), which are counted apart. Calls that carry data, where they cost more "
@@ -119,12 +119,12 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
-        f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
+        f"whose function takes {words.duration(within)}: {percent(share)} of the worker time."
         + (f" The flow sends {number(rate, 2)} tasks a second." if (rate := sent_per_second(observation)) else "")
         + (largest_part(observation) if carries_data else ""),
         Remedy(
             remedy,
-            # One task of each thread still costs it.
+            # one task of each thread keeps its cost
             saved_s=max(lost_s / observation.threads - around, 0.0),
             shorter_s=max(lost_s - observation.threads * around, 0.0),
         ),

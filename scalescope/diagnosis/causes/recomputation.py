@@ -21,7 +21,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
-DIFFERENT = 2  # different arguments of calls that are repeated, from which they are taken for the same work
+DIFFERENT = 2  # fewest different calls that count as the same work when they are repeated
 HALF = 0.5  # part of the repeated work that the client spent in `set_index`, from which that is the reason
 DIVISIONS = (
     "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
@@ -43,7 +43,7 @@ RECOMPUTATION = TrialCause(
     title="Results computed again",
     needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time. Or "
     "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike. Or tasks "
-    "with random keys have a function and arguments in common, and no name in it tells of randomness or time.",
+    "with random keys have a function and arguments in common, and the function uses no name of randomness or time.",
     ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
     "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
@@ -102,7 +102,7 @@ def _set_index_s(observation: Observation) -> float:
 
 
 def _fused(observation: Observation) -> Finding | None:
-    # work done twice is as much as the samples of both prefixes have in common
+    # The samples that both prefixes have in common are the work done twice.
     rows, profiles = [], inside(observation)
     for _, told in observation.events(AGAIN):
         later, before = (profiles.get(str(told[name])) for name in ("prefix", "first"))
@@ -128,7 +128,7 @@ def _fused(observation: Observation) -> Finding | None:
         "(`x = x.persist()`), or ask for all results together (`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
         Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
-        Evidence("thread-seconds in code that ran before", round(lost_s, 3), "tables events and inside"),
+        Evidence("thread-seconds in code that had run before", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
         place=asked_at(observation),
@@ -136,7 +136,7 @@ def _fused(observation: Observation) -> Finding | None:
 
 
 def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks: int, calls: int) -> Finding | None:
-    if calls < DIFFERENT:  # one call, made again and again, is more likely a simulation
+    if calls < DIFFERENT:  # one call, made again and again, is rather a simulation
         return None
     share, place = percent(observation.share_of(lost_s)), asked_at(observation)
     attempts = observation.measured

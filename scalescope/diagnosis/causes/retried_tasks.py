@@ -22,7 +22,7 @@ RETRIED_TASKS = TrialCause(
     code="retried-tasks",
     title="Tasks fail and are tried again",
     needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1), or in retries of "
-    "Prefect within a task and the waits before them. Or tasks slept so long while they handled an exception, or in a "
+    "Prefect within a task and the waits before them. Or tasks slept as long while they handled an exception, or in a "
     "library that repeats calls (table inside).",
     ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task).",
     remedy="Fix what raises, or retry only the failing call, within the task and with a pause",

@@ -85,7 +85,7 @@ def _unpacking(observation: Observation) -> Finding | None:
         remedy,
         Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
         Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
-        Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
+        Evidence("share of them in the first task of each worker", round(once, 3), "table tasks"),
         confidence=0.9,
         severity=Severity.LOW if imports else severity_of(share),
         place=None if imports else large_at(observation),

@@ -23,15 +23,15 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
-COMPUTES = 0.5  # cores used for each running task, from which CPU seconds tell how fast a processor is
+COMPUTES = 0.5  # least cores per running task for CPU seconds to tell how fast a processor is
 
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
     needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
-    "durations and clearly so for three quarters of them. They were in two batches of tasks, or at least three besides "
-    "its first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
-    "more CPU seconds for a task (table memory), or more time without a core (table workers); or two functions.",
+    "durations and clearly so for three quarters of them. They were in two batches, or at least three after its "
+    "first ones. At most a third of the workers are as slow. If it shares its host with others, a lack of cores must "
+    "explain it (table workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
     "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "
     "(host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All workers alike. Tasks that "
@@ -142,9 +142,9 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):
         return None
     shares_host, lacked = _shares_host(observation, [each for each, _ in slow]), _without_core(observation)
-    excess = 1 - 1 / times  # share of its time beyond the usual
+    excess = 1 - 1 / times  # share of the slow worker's time that exceeds the usual one
     if shares_host and here is not None and here.idle <= FULL and not 0 < lacked[worker] < excess / 4:
-        return None  # which of its processes has a core is chance
+        return None  # chance decides which of the host's processes gets a core
     usual = np.setdiff1d(np.unique(attempts.worker[attempts.useful]), [each for each, _ in slow])
     if lacked[worker] - np.median(lacked[usual]) >= excess / 2:
         what = f"; its threads had no core for {percent(lacked[worker])} of the time"

@@ -27,7 +27,7 @@ from scalescope.model import words
 from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
 from scalescope.model.words import percent, plural
 
-ROUND = 6  # tasks; a graph with as many is a round that is too narrow, and not one item of a loop
+ROUND = 6  # fewest tasks of a graph that counts as a narrow round, not as one item of a loop
 
 OF_JOBLIB = re.compile(r"batch_of_.+_calls")  # names of the tasks that joblib's Dask backend sends
 
@@ -73,7 +73,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         return None
     prefix, fills = most_common_prefix(observation), found.width >= threads
     lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
-    if fills:  # idle time beyond the last wave of equal tasks has other causes
+    if fills:  # beyond the last wave of equal tasks, idle time has other causes
         lost_s = min(lost_s, found.graphs * last_wave_s(int(found.width), threads, _mean_s(observation, prefix)))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None

@@ -68,7 +68,7 @@ TASK_OVERHEAD = TrialCause(
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: busy thread-seconds in the largest overhead around the work, or in a call that each task repeats."""
-    found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # prefect-overhead
+    found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # for prefect-overhead
     most_s = max((spent.seconds for spent in found.values()), default=0.0)
     if (same := same_call(observation)) is not None and same.seconds >= ALSO * most_s:
         return _loaded_again(observation, same)
@@ -82,7 +82,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     module = what.partition("`")[2].partition("`")[0]
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
-    moves = once and observation.made_at is not None  # the script's own workers would import for as long earlier
+    moves = once and observation.made_at is not None  # the script's own workers would import as long, earlier
     return TASK_OVERHEAD.finding(
         observation,
         spent.seconds,
@@ -91,7 +91,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"{', once in each process' if once else ''}.",
         f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
         if moves
-        else Remedy(remedy, saved_s=0.0 if "iterrows" in what else None),  # it also takes values out of each row
+        else Remedy(remedy, saved_s=0.0 if "iterrows" in what else None),  # part of the time takes values out of rows
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),

@@ -24,8 +24,8 @@ from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
-SLOW_S = 0.005  # seconds from a free thread to the next task in hand, from which the worker is slow at it
-TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny wherever they run; seconds of the call worth a word
+SLOW_S = 0.005  # seconds from a free thread to its next task, from which the worker counts as slow
+TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny anywhere; seconds of the call that are worth a word
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; handling fewer is never felt
@@ -76,7 +76,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         between_s = max(float(np.median(between[useful])), 0.0)
         felt = mean_s <= TINY_S and between_s * len(durations) >= FELT_S * threads
         here = host(observation)
-        full = here is not None and here.crowded and mean_s > TINY_S  # every process is slow to begin there
+        full = here is not None and here.crowded and mean_s > TINY_S  # on it every process is slow to begin tasks
         worker_s = slow_s if slow_s >= SLOW_S and not full else between_s if felt else 0.0
         lost_s = min(lost_s, worker_s * len(durations))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -114,7 +114,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         *(larger.evidence if larger else ()),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
-        Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
+        Evidence("cost of a task to its worker, s", round(worker_s, 6), "built in, or table tasks"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
         place=_divided_at(observation),
@@ -147,7 +147,7 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
     # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
-    ended = observation.trial.state is TrialState.FAILED  # it may have ended before all tasks had begun
+    ended = observation.trial.state is TrialState.FAILED  # a failed trial may have ended before all tasks had begun
     made = [
         each for each in _calls(observation) if each.where and MANY <= each.partitions <= (np.inf if ended else widest)
     ]

@@ -66,7 +66,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
     if not found:
         return None
     worst, metrics = found[0]
-    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # releases differ
+    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # of the same release
     rule, confidence = (None, 0.9) if _partitions_asked(worst) else _rule_of(case, alike)
     idle = case.idle(worst)
     severity = Severity.LOW if idle < MINOR else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH
@@ -112,7 +112,7 @@ def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule 
         return rule, 1.0
     if calls:
         return None, 0.9
-    # Where no call of the workload's own code is known, only the numbers are: they must agree more than once.
+    # Without a known call of the workload, only the numbers count: they must agree more than once.
     several = len({partitions for _, partitions in counts}) > 1
     return (rule, 0.7) if rule is not None and several else (None, 0.9)
 
@@ -173,7 +173,7 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
 
 def _block(worst: PointSummary) -> tuple[Evidence, ...]:
     origin = worst.origin
-    size = None if origin is None else 0 if origin.nbytes == 0 else block(origin, _enough(worst))  # 0: never cut
+    size = None if origin is None else 0 if origin.nbytes == 0 else block(origin, _enough(worst))  # 0: cannot be cut
     return () if size is None else (Evidence(BLOCK, size, "sizes of the files"),)
 
 

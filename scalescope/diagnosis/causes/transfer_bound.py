@@ -17,7 +17,7 @@ from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import percent, plural
 
 FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
-LARGE = 1_000_000  # mean bytes fetched per task, from which they matter however fast they came
+LARGE = 1_000_000  # mean bytes fetched per task that matter even if they came fast
 SHARED = 0.5  # share of the bytes moved that one result must have to be worth a broadcast
 
 
@@ -109,7 +109,7 @@ def _moved(observation: Observation) -> _MovedResults | None:
     worker = np.full(len(nbytes), -1, np.int64)
     worker[attempts.row] = attempts.worker
     away = (worker[task] >= 0) & (worker[needs] >= 0) & (worker[task] != worker[needs])
-    went = np.unique(needs[away] * len(attempts.addresses) + worker[task[away]])  # once to each worker
+    went = np.unique(needs[away] * len(attempts.addresses) + worker[task[away]])  # each result once per reading worker
     if not len(went):
         return None
     source, count = np.unique(went // len(attempts.addresses), return_counts=True)

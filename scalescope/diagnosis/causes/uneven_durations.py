@@ -22,17 +22,17 @@ FIRST = (
     "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
 )
 
-MOSTLY = 0.5  # share of the lost time that tasks sent at once save, from which the client's wait is the reason
+MOSTLY = 0.5  # share of the lost time that sending tasks at once would save, from which the client's wait is the reason
 LONGEST_FIRST = "start the longest first: `priority=`, or at the head of the list"
-NEARLY = 0.8  # part of what equal parts would save, from which the order of the tasks is all that has to change
-ROUNDS = 3  # graphs from which the client sends tasks in rounds
+NEARLY = 0.8  # share of the gain of equal parts that a better order reaches, from which the order is the remedy
+ROUNDS = 3  # fewest graphs that count as rounds of the client
 
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
     needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
-    "median. Threads that had been busy beside them were idle until they ended, with no task waiting except behind "
-    "others.",
+    "median. Threads that had been busy at the same time were idle until these ended, and tasks waited only behind "
+    "other tasks.",
     ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
     "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
     "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",
@@ -178,7 +178,7 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     if saved_s is None or saved_s < MOSTLY * lost_s / observation.threads:
         return None
     here, there = task_needs(observation)
-    takes = bool((sent[here] != sent[there]).any())  # else what follows may need what the tasks before it wrote
+    takes = bool((sent[here] != sent[there]).any())  # else later tasks may need what earlier ones wrote
     if place is not None and takes:
         text = (
             f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, each of "

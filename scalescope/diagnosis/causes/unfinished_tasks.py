@@ -11,7 +11,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import RAN, TrialState
 from scalescope.model.words import plural
 
-CLUSTER = "cluster"  # `RAN` of a cluster watched from outside, which ends at any time
+CLUSTER = "cluster"  # `RAN` of a cluster watched from outside: the watch ends at any time
 
 UNFINISHED_TASKS = TrialCause(
     code="unfinished-tasks",
@@ -41,9 +41,9 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
     left, cancelled = Counter[str](told[-1].get("left", {})), Counter[str](told[-1].get("cancelled", {}))
     finished = 0 if observation.attempts is None else len(observation.attempts.start)
     if not observation.by_prefect and finished:
-        cancelled.clear()  # some clients drop what they no longer need
+        cancelled.clear()  # some clients release tasks that they no longer need
     all_of_them = left + cancelled
-    sent = int(observation.numbers("graphs", "tasks").sum())  # tasks sent before are somebody else's
+    sent = int(observation.numbers("graphs", "tasks").sum())  # tasks sent before the recording belong to somebody else
     count = min(all_of_them.total(), sent - finished - len(given_up(observation)))
     ran = str(observation.trial.facts.get(RAN, "workload"))
     if count <= 0 or count < NOTEWORTHY * (finished + count) or ran == CLUSTER:

@@ -16,7 +16,7 @@ from scalescope.model.words import number, percent, plural
 
 # Ratio of work to that on fewer threads: twice the threads, 70 % busy and under 10 % faster, do 2 × 0.7 / 1.1 the work.
 GROWTH = 1.25
-FASTER = 1.1  # speed-up below which more threads do not pay
+FASTER = 1.1  # speed-up below which more threads are not worth it
 
 WORK_INFLATION = SweepCause(
     code="work-inflation",

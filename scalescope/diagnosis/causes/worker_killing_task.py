@@ -30,7 +30,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
 
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
-REPEATED = 2  # deaths at which the same task was present, from which it is suspected
+REPEATED = 2  # number of deaths with the same task present, from which the task is suspected
 # Error of a task whose inputs alone are larger than the memory of a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 REDUCE = (
@@ -38,12 +38,12 @@ REDUCE = (
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
 GATHERS = 0.3  # share of a worker's memory from which the inputs of a task are the reason for its end
-MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
+MOST_SUSPECTS = 3  # most tasks that may share the blame; more of them are no killers
 
 
 @dataclass(frozen=True)
 class _KillingTasks:
-    # Groups of keys that were present at the same deaths, one of which is to blame; the likeliest first
+    # Groups of keys, one of which is to blame for the deaths at which all were present; the likeliest first
     groups: tuple[tuple[str, ...], ...]
     deaths: tuple[Departure, ...]  # deaths that they account for
 
@@ -69,7 +69,7 @@ def _blame(observation: Observation) -> _KillingTasks | None:
         together = {key for key in count if count[key] == most and all(key in death.held for death in where)}
         groups.append(_by_likelihood(observation, together, where))
         rest = [death for death in rest if first not in death.held]
-    if not groups or len(rest) > 0.25 * len(dead):  # share of the deaths that the suspects may leave unexplained
+    if not groups or len(rest) > 0.25 * len(dead):  # larger share of unexplained deaths: other reasons
         return None
     return _KillingTasks(tuple(groups), tuple(death for death in dead if death not in rest))
 

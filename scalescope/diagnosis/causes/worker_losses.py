@@ -137,7 +137,7 @@ def workers_missing(observation: Observation) -> Finding | None:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
     if left and "next" in told(observation.trial.reason):
-        return None  # the resource manager said why
+        return None  # the resource manager told the reason
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:

@@ -13,7 +13,7 @@ from scalescope.model.words import percent, plural
 
 RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 
-MEANT = 0.25  # share of the worker time up to which resources are taken for a limit that is meant
+MEANT = 0.25  # share of the worker time up to which a limit by resources counts as intended
 
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",

@@ -44,7 +44,7 @@ def client_time(observation: Observation) -> ClientTime:
     until = [integral(np.where(phase == each, free, 0.0)) for each in (BEFORE, BETWEEN, AFTER)]
     passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
     waits = observation.client_waits if len(begin) else np.array([False])
-    restarts = np.array([str(each).endswith(".restart") for each in what])  # threads are away for these calls
+    restarts = np.array([str(each).endswith(".restart") for each in what])  # a restart takes the threads away
     idle = observation.seconds("client") / max(float(free.sum()), 1e-9)
     return ClientTime(
         list(zip(where, what, strict=True)),

@@ -16,7 +16,7 @@ from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 
 LONG = 3.0  # ratio of a straggler to the median of its batch; 1.5 is common in a healthy stage
-FAR = 10.0  # ratio of a straggler to the 90th percentile, where durations are spread anyway
+FAR = 10.0  # ratio of a straggler to the 90th percentile, if the durations of its batch are spread
 FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two tasks always may
 SPREAD = 2.0  # ratio of the 90th to the 10th percentile, from which durations are spread
 LARGE_RESULT = 10_000  # bytes from which the size of a result says something about the work behind it
@@ -78,7 +78,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
     attempts, found = observation.measured, task_batches(observation)
     durations = attempts.stop - attempts.start
     excused = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
-    excused |= nested(observation).graphs > 0  # they may wait for others, and are not just long
+    excused |= nested(observation).graphs > 0  # tasks that send tasks may wait for those, and are not just long
     idle = IdleThreads(observation)
     for batch in _candidates(observation):
         tasks = found.tasks(batch)
@@ -89,7 +89,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
         count, alone = _long(durations[tasks], median)
         rest, long = tasks[: len(tasks) - count], tasks[len(tasks) - count :]
         if alone and not _larger(observation, long, rest):
-            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # not behind a long one
+            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # none behind the long one
             others = min(others, float(attempts.stop[rest].max()))
             end = max(others, float((attempts.start[long] + median).max()))
             stragglers.append(DelayedBatch(batch, long, end, *idle.claim(tasks, end)))

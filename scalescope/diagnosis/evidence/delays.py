@@ -20,8 +20,8 @@ from scalescope.diagnosis.evidence.task_table import task_needs
 from scalescope.diagnosis.evidence.timeline import before_on_worker, occupied_from
 from scalescope.diagnosis.observation import Observation, once
 
-LONG = 1.5  # ratio of a delayed task's time on its thread to what is typical; up to that a stage is healthy
-SLACK = 0.1  # share of its time by which an awaited task could end later: clocks and messages are not exact
+LONG = 1.5  # ratio of a delayed task's time on its thread to the typical one; a healthy stage stays below
+SLACK = 0.1  # share of its time by which an awaited task may end later, since clocks and messages are not exact
 OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempts
 
 
@@ -48,14 +48,14 @@ def delays(observation: Observation) -> Delays:
     held[task] = -np.inf
     np.maximum.at(held, task, attempts.stop[needs])
 
-    # backward: the latest end that would have held up nothing
+    # backward: the latest end of each task that would have delayed nothing
     latest, results = np.full(len(begin), attempts.makespan), np.ones(len(begin), dtype=bool)
     results[needs] = False
     latest[results] = np.minimum(_next(releases, attempts.stop[results]), attempts.makespan)
     latest = -longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
     awaited = latest - attempts.stop <= SLACK * (attempts.stop - begin)
 
-    # forward: the arrival of the last dependency, had nothing before it been delayed
+    # forward: the arrival of each last dependency, if nothing before it had been delayed
     own_s, of_client_s = _own(observation, begin), _sent_late(attempts.runnable, client)
     arrived = np.where(first, held - of_client_s, -np.inf)
     if own_s.any() or of_client_s.any():

@@ -67,7 +67,7 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 
-WAITED_S = 0.1  # seconds for which the client must have waited, before somebody missed what was lost
+WAITED_S = 0.1  # seconds of the client's waiting from which a lost result counts as missed
 
 
 def after_all_results(observation: Observation, departure: Departure) -> bool:
@@ -82,7 +82,7 @@ def after_all_results(observation: Observation, departure: Departure) -> bool:
 
 @once
 def _all_finished(observation: Observation) -> float:
-    """When the last task finished for the first time, in seconds since the epoch; infinite if one never did."""
+    """When every task had finished once, in seconds since the epoch; infinite if one never did."""
     key, done = observation.column("tasks", "key"), observation.numbers("tasks", "done")
     status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
     first: dict[str, float] = {}

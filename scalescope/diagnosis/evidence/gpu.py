@@ -12,7 +12,7 @@ from scalescope.diagnosis.observation import Observation, once
 
 @once
 def gpus(observation: Observation) -> GpuTime | None:
-    """None where no worker has a GPU whose samples were recorded."""
+    """The GPUs of the workers; None if no samples of any were recorded."""
     attempts = observation.attempts
     if attempts is None or not len(observation.column("gpu", "time")):
         return None

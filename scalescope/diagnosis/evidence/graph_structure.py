@@ -12,10 +12,10 @@ from scalescope.model.finding import Evidence
 from scalescope.model.metrics import WORKING, Metrics
 from scalescope.model.words import plural
 
-CHAINED = 0.5  # most tasks ready at once per task of the widest stage, below which they wait for each other
+CHAINED = 0.5  # tasks ready at once per task of the widest stage, below which its tasks wait for each other
 LONG_PATH = 0.6  # share of the makespan from which the longest path, with the time between its tasks, is the limit
 FEW_BUSY = 0.7  # share of the threads that this path keeps busy, below which it is the reason for idle threads
-ONE_LONG = 0.7  # share of the longest dependency path, from which one task is that path
+ONE_LONG = 0.7  # share of the longest dependency path from which a single task counts as the path
 WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from what uneven waves predict
 MOSTLY_WAVES = 0.6  # share of the idle time without tasks, from which on uneven waves are its reason
 
@@ -78,7 +78,7 @@ def _one_long(metrics: Metrics) -> bool:
 
 
 def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
-    """Number of equal tasks whose last wave leaves idle just what was measured; 0 where no number does."""
+    """Number of equal tasks whose last wave would leave as much idle as was measured; 0 if there is none."""
     threads = summary.point.threads
     for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf

@@ -24,9 +24,9 @@ class HeldResults:
 
     nbytes: float  # bytes of all results
     largest: float  # most bytes that one worker held at any moment
-    prefix: str  # prefix with most of these bytes
+    prefix: str  # prefix with most of the bytes of all results
     part: float  # share of that prefix, from 0 to 1
-    kept: float  # share of these bytes that no task needed from then on
+    kept: float  # share of the bytes of all results that no task needed from then on
     kept_prefix: str  # prefix with most of those that no task needed
     workers: int
     limit: float  # memory limit of each worker in bytes; 0 if unknown or none

@@ -23,14 +23,14 @@ WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 # Kinds of overhead around the work of a task, besides names of libraries; `ROWS`: pandas makes an object of each row
 IMPORT, PICKLE, ROWS = "import", "pickle", "rows"
 
-LIKE = 0.5  # share of the sampled tasks of a prefix in which a call was seen, from which all are taken to make it
-READING = 0.25  # share of the samples of a call that show it reading, from which it is taken to load something
+LIKE = 0.5  # share of a prefix's sampled tasks with a call, from which all its tasks count as making the call
+READING = 0.25  # share of a call's samples that show it reading, from which the call counts as loading something
 INNERMOST = 8  # innermost frames of a stack, in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
-MANY = 10  # as `FEWEST`, where the call is none of a database or a pool
-ALONE = 0.6  # share of the median duration up to which the shortest task is one that nobody was before
-SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one lock never end closer than that
-MOSTLY = 0.7  # share of the samples from which they count as one path
+MANY = 10  # tasks in place of `FEWEST`, if the call is none of a database or a pool
+ALONE = 0.6  # largest ratio of the shortest task to the median, if the shortest task had nobody before it
+SERIAL = 0.4  # share of the mean time between two ends, below which tasks that share one lock never end
+MOSTLY = 0.7  # share of the samples that count as one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
 # Calls of databases: they wait for a lock, or just for a slow answer.
@@ -47,7 +47,7 @@ BY_ROWS = ("pandas.core.apply.apply_series_generator", "pandas.core.frame.iterro
 _MAKES_ROWS = ("pandas.core.apply.series_generator", "pandas.core.frame.iterrows")
 SHORT_ROWS = 0.05  # least share of the time by rows in which rows are made; with less, the function itself is the work
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
-AFTER = re.compile(r" \[after (\w+)\]$")  # ends a call that was made while an exception was handled
+AFTER = re.compile(r" \[after (\w+)\]$")  # end of a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
 _PICKLERS = {"pickle", "cloudpickle", "dill"}
 
@@ -123,8 +123,8 @@ def overheads(observation: Observation) -> Mapping[str, Spent]:
 class SameCall:
     """A call that every task of a prefix makes with equal arguments, and that reads something."""
 
-    function: str  # such as `load_model`
-    arguments: str  # as text, separated by commas
+    function: str  # name of the function, such as `load_model`
+    arguments: str  # arguments as text, separated by commas
     where: str  # the line that calls it, `my_job.py:9 predict`
     tasks: int  # tasks in which it was seen
     prefix: str
@@ -139,7 +139,7 @@ def same_call(observation: Observation) -> SameCall | None:
     for _, told in observation.events(SAME_CALL):
         prefix, tasks, samples = str(told["prefix"]), int(told["tasks"]), int(told["samples"])
         profile = inside(observation).get(prefix)
-        # Seen in the first tasks of each thread alone, where later ones lack it
+        # only the first tasks of each thread made the call, and later ones did not
         cached = tasks <= observation.threads * (2 if tasks < told["seen"] else 1)
         if profile is None or cached or tasks < LIKE * told["seen"] or told["reading"] < READING * samples:
             continue
@@ -165,7 +165,7 @@ def computes(observation: Observation, prefix: str) -> bool:
 
 @once
 def _kinds(observation: Observation) -> Mapping[str, list[str]]:
-    # by prefix: what each of its stacks shows; empty where that is the work itself
+    # what each stack of a prefix shows; empty where that is the work itself
     return {
         prefix: [
             ON_LOOP
@@ -195,7 +195,7 @@ def _spent(observation: Observation, wanted: str, most: str = "") -> Spent | Non
 
 
 def _path(stacks: Sequence[Stack]) -> Iterator[str]:
-    # down from the outermost frame, as long as nearly all samples go the same way
+    # down from the outermost frame, as long as nearly all samples take the same way
     whole, depth = sum(stack.samples for stack in stacks), 0
     while stacks:
         following = Counter[str]()
@@ -217,7 +217,7 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
     frames, call = [frame for frame in stack.frames if not frame.endswith("()")], stack.call.rpartition(".")[2]
     if any(_library(frame) == "distributed" for frame in frames):
         return CLUSTER
-    if (after := AFTER.search(call)) and after[1] in _TAKEN:  # a lock file of the user's, which must not exist yet
+    if (after := AFTER.search(call)) and after[1] in _TAKEN:  # a lock file of the user, which fails if it exists
         return LOCK
     if after or (call == "sleep" and any(map(_tries_again, frames))):
         return RETRY
@@ -282,7 +282,7 @@ def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
 
 @once
 def _by_rows(observation: Observation, prefix: str) -> bool:
-    """Whether making an object of each row takes a good part of what tasks of a prefix do by rows."""
+    """Whether making an object of each row takes a good part of the time that tasks of a prefix go through rows."""
     stacks = inside(observation)[prefix].stacks
     rows, made = (
         sum(stack.samples for stack in stacks if not {*names}.isdisjoint(stack.frames))
@@ -297,7 +297,7 @@ def _in_pandas(frames: Sequence[str]) -> bool:
 
 @once
 def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
-    # libraries whose functions run the user's own, by prefix, other than those that compute
+    # libraries whose functions call the user's own, by prefix, without those that compute
     computing = {"dask", "numpy", "pandas", "xarray", "toolz", "tlz", *sys.stdlib_module_names}
     return {
         prefix: frozenset(
@@ -312,7 +312,7 @@ def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=10_000)
 def _surrounds(frame: str) -> str:
-    # kind of overhead that a frame begins: `IMPORT`, `PICKLE`, or a library of `AROUND`; empty if none
+    # kind of overhead that begins at a frame: `IMPORT`, `PICKLE`, or a library of `AROUND`; empty if none does
     library = _library(frame)
     if frame.startswith(_IMPORTS):
         return IMPORT

@@ -27,7 +27,7 @@ class KeptMemory:
     prefix: str  # prefix that ran there for longest
     ended: int  # tasks of it that had ended there
     resident: float  # most bytes of the process
-    managed: float  # bytes of results then
+    managed: float  # bytes of results at that time
     each: float  # bytes of each task
     stays: bool  # True if the bytes stay after the task, as far as samples say
     fits: float  # bytes of a memory limit that holds it
@@ -43,7 +43,7 @@ class KeptMemory:
 
 @once
 def kept_memory(observation: Observation) -> KeptMemory | None:
-    """None where most of the memory of the fullest process is results, or nothing of it was recorded."""
+    """The memory besides results of the fullest process; None if most of it is results, or none was recorded."""
     full = _fullest(observation)
     if full is None:
         return None
@@ -64,7 +64,7 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
     each = rest / (ended if stays else threads)
     left = observation.standstill.left if observation.standstill else 0
     at_end = (everywhere[prefix] + left) / max(observation.trial.point.workers, 1)
-    grows = stays and ended > 1  # of a single task, nobody knows whether the next one takes as much again
+    grows = stays and ended > 1  # after a single task, nobody knows whether the next one takes as much again
     needed = FRESH + managed + each * (max(at_end, ended) if grows else 1 if stays else threads)
     return KeptMemory(prefix, ended, resident, managed, each, stays, rounded_limit(SPARE * needed / PAUSE))
 

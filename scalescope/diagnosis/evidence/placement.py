@@ -180,7 +180,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
     tasks, line = tasks[np.isin(attempts.worker[tasks], workers)], timeline(observation)
     idle, there = line.idle, attempts.members.joined <= 0
     free = idle if there.all() else np.minimum(idle, free_threads(observation, there))
-    since = np.clip(free_from(observation), attempts.prepared_from, begin)  # a task with a free thread is handed over
+    since = np.clip(free_from(observation), attempts.prepared_from, begin)  # a free thread gets its task at once
     handed = since < begin
     without_task = np.maximum(free - line.level(since[handed], begin[handed]), 0.0)
     lost = np.minimum(without_task, line.level(attempts.prepared_from[tasks], since[tasks]))
@@ -193,7 +193,7 @@ def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     local, source = np.zeros(len(attempts.start), dtype=bool), np.full(len(attempts.start), VARIOUS)
     data = scattered_data(observation.tables)
     task, piece = attempt_of_row(observation)[data.row], data.piece
-    alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # on one worker at first
+    alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # data that only one worker had at first
     task, piece = task[alone], piece[alone]
     there = np.asarray(attempts.addresses)[attempts.worker[task]] == np.asarray(data.first, str)[piece]
     local[task[there]], source[task[there]] = True, SCATTERED
@@ -201,7 +201,7 @@ def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     task, needs = task_needs(observation)
     there = attempts.worker[task] == attempts.worker[needs]
     task, needs = task[there], needs[there]
-    order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest is written last
+    order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest input wins
     source[task[order]] = needs[order]
     local[task] = True
     return known, local, source

@@ -15,7 +15,7 @@ from scalescope.diagnosis.observation import Observation, once
 
 PREFECT = "Prefect."  # begins the column `what` of events with topic `waits` that are no waits
 ASKING = 3.0  # ratio of asking for a slot to giving it back, beyond which asking counts as waiting
-KNOWN = 0.9  # share of a prefix's attempts whose function must have been noted, for the rest to be Prefect's own time
+KNOWN = 0.9  # share of a prefix's attempts with a noted function, from which the rest counts as Prefect's own time
 
 
 @dataclass
@@ -24,18 +24,18 @@ class PrefectSeconds:
 
     prefix: str
     tasks: int = 0  # tasks whose function was noted
-    function: float = 0.0  # the user's function, where it returned or was not tried again
-    raised: float = 0.0  # the function, where it raised and was tried again
-    retry: float = 0.0  # waiting to try again
-    server: float = 0.0  # starting a temporary server
+    function: float = 0.0  # seconds of the user's function, where it returned or was not tried again
+    raised: float = 0.0  # seconds of the user's function, where it raised and was tried again
+    retry: float = 0.0  # seconds of waiting to try again
+    server: float = 0.0  # seconds of starting a temporary server
     servers: int = 0  # tasks that started one, which is once in a process
-    persist: float = 0.0  # writing results
-    hash: float = 0.0  # hashing inputs, for the key of the cache
-    api: float = 0.0  # requests to the Prefect server
-    release: float = 0.0  # giving back slots of concurrency limits
+    persist: float = 0.0  # seconds of writing results
+    hash: float = 0.0  # seconds of hashing inputs for the key of the cache
+    api: float = 0.0  # seconds of requests to the Prefect server
+    release: float = 0.0  # seconds of giving back slots of concurrency limits
     releases: int = 0  # tasks that gave back a slot
-    engine: float = 0.0  # the rest: Prefect's own time, without `first`
-    first: float = 0.0  # excess of the first tasks of each worker, whose process imports Prefect then
+    engine: float = 0.0  # remaining seconds of Prefect itself, without `first`
+    first: float = 0.0  # excess seconds of the first tasks of each worker, whose process imports Prefect then
     firsts: int = 0  # workers whose first tasks these are
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
 

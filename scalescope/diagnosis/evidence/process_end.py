@@ -28,7 +28,7 @@ def severity_of_loss(observation: Observation, share: float) -> Severity:
 
 
 def untold(observation: Observation) -> str:
-    """A sentence about task runs that Prefect does not end, after a space; empty where there are none."""
+    """A sentence, with a leading space, about task runs that Prefect does not end; empty if there are none."""
     if not observation.by_prefect or not given_up(observation):
         return ""
     return (

@@ -11,7 +11,7 @@ from scalescope.diagnosis.observation import Observation, once
 
 WRITE, READ = "disk-write", "disk-read"
 PACKING = ("serialize", "compress")  # activities on a result before it is written
-WORTH_TELLING = 100e6  # bytes moved from which it is told although it cost nothing
+WORTH_TELLING = 100e6  # bytes moved that are worth reporting even if moving them cost nothing
 UNPACKING = ("deserialize", "decompress")
 
 

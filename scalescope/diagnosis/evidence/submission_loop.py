@@ -19,10 +19,10 @@ from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
-MOSTLY_AWAITS = 0.7  # share of a loop from which a client that waits for results is not a slow one
-ALWAYS = 0.9  # share of a loop's time that must end with no task left, for a client that waits
+MOSTLY_AWAITS = 0.7  # share of a loop spent waiting for results, from which the client does not count as slow
+ALWAYS = 0.9  # share of a loop's time that ends with no task left, from which the client counts as waiting
 SLOPE_ERROR = 0.15  # standard error of the slope in `_follows`, up to which the slope decides
-# Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
+# Least share of a round without a task, if the client waits: with an unclear slope, with a clear one
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 
 
@@ -157,7 +157,7 @@ def _client_s(observation: Observation, begin: float, end: float) -> Floats:
 
 
 def _seconds(observation: Observation, begin: float, end: float) -> float:
-    """From one moment to another, without waits for other clusters while no task was known."""
+    """Seconds from one moment to another, without waits for other clusters while no task was known."""
     return float(np.diff(time_here(observation)(np.array([begin, end])))[0])
 
 
@@ -170,7 +170,7 @@ def _ends(observation: Observation) -> Floats:
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
     """Tasks known and not ended at each moment, and the last end before it, by the scheduler's clock."""
     done = _ends(observation)
-    # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
+    # A task is known once it is runnable; until then it waits for a task that is left.
     known = np.sort(observation.measured.runnable)
     ended = np.searchsorted(done, moments, side="right")
     return np.searchsorted(known, moments, side="left") - ended, done[np.maximum(ended - 1, 0)]

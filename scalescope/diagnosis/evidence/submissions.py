@@ -17,8 +17,8 @@ HEAVY_GRAPH = 100_000  # bytes, besides those of its calls, from which a graph c
 CALL_BYTES = 200  # most bytes per task of a graph that carries no data (40 to 180 in Dask 2026.8)
 # Bytes of a call, and of a graph, that are unpacked in no time whatever they carry: some calls have a random state
 LIGHT_CALL, LIGHT_GRAPH = 10_000, 1_000_000
-RANDOM = "`state_data`"  # argument of each call of Dask's random numbers, a copy of 2.5 kB
-LEAST_CALL = 1_000  # bytes per task of a graph, below which no content can be what its tasks wait for
+RANDOM = "`state_data`"  # argument of each call of Dask's random numbers: 2.5 kB that are copied
+LEAST_CALL = 1_000  # bytes per task of a graph, below which its content cannot be why tasks wait
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
@@ -89,7 +89,7 @@ def nested(observation: Observation) -> Nested:
 
 
 def largest_part(observation: Observation) -> str:
-    """A sentence about what makes the largest graph so large, after a space; empty where that is not known."""
+    """A sentence, with a leading space, on what makes the largest graph so large; empty if that is not known."""
     noted = _large_parts(observation)
     return f" {noted[0].sentence(words.size(noted[0].nbytes))}" if noted else ""
 
@@ -134,7 +134,7 @@ def heaviest_graph(observation: Observation) -> float:
     """Bytes of the largest graph whose tasks carry data, as it was sent; 0 if none does."""
     nbytes, tasks = observation.numbers("graphs", "nbytes"), observation.numbers("graphs", "tasks")
     parts = [part for part in _large_parts(observation) if part.nbytes >= HEAVY_GRAPH and RANDOM not in part.what]
-    in_each = any(part.calls > 1 for part in parts)  # packed once, and sent with each task
+    in_each = any(part.calls > 1 for part in parts)  # one object, packed once and sent with each task
     light = nbytes < np.minimum(LIGHT_GRAPH, LIGHT_CALL * tasks)
     carries = bool(parts) | ((nbytes >= HEAVY_GRAPH + CALL_BYTES * tasks) & ~light)
     return float(nbytes[in_each | (carries & (nbytes >= LEAST_CALL * tasks))].max(initial=0.0))

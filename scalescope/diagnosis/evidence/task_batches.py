@@ -17,7 +17,7 @@ class TaskBatches:
     """Tasks of one group in flight together; a group called again after it had ended is another batch."""
 
     task: Ints  # finished attempts (indices into `Attempts`), by batch and then by duration, shortest first
-    batch: Ints  # the batch of each of these
+    batch: Ints  # batch of each attempt in `task`
     first: Ints  # place in `task` at which each batch begins; one element more than there are batches
     median: Floats  # lower median of the durations of each batch, in seconds
 
@@ -37,7 +37,7 @@ def task_batches(observation: Observation) -> TaskBatches:
     group = codes(attempts.group)[1][task]
     order = ordered(group, attempts.runnable[task])
     task, group = task[order], group[order]
-    offset = group * (attempts.makespan + 1.0)  # makes one running maximum serve all groups
+    offset = group * (attempts.makespan + 1.0)  # separates the groups, so that one running maximum serves all of them
     ended = np.maximum.accumulate(attempts.stop[task] + offset)
     fresh = np.ones(len(task), dtype=bool)
     fresh[1:] = (np.diff(group) > 0) | ((attempts.runnable[task] + offset)[1:] >= ended[:-1])
@@ -51,8 +51,8 @@ def task_batches(observation: Observation) -> TaskBatches:
     return TaskBatches(task, batch, first, durations[order][middle])
 
 
-MIN_TASKS = 3  # tasks of a batch; in a smaller batch no task can be called long
-AGAIN = 3  # slow tasks on a worker, first ones left out, that count as much as slow tasks in two batches
+MIN_TASKS = 3  # fewest tasks of a batch in which one can be called long
+AGAIN = 3  # slow tasks of a worker, without its first ones, that count as much as slow tasks in two batches
 SLOW = 1.5  # ratio of a slow worker to the median one
 SURE = 6.0  # standard errors by which a slow worker must differ from the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
@@ -87,7 +87,7 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     typical = np.sort(middle)[(len(middle) - 1) // 2]
     spread = 1.4826 * float(np.median(np.abs(score - np.median(score))))
     error = 1.25 * max(spread, NOISE) / np.sqrt(count)
-    quarter = score[first[:-1] + (count - 1) // 4]  # three quarters of its tasks are slower than this
+    quarter = score[first[:-1] + (count - 1) // 4]  # score that three quarters of the worker's tasks exceed
     above = middle - typical
     slow = (above >= math.log(SLOW)) & (above >= SURE * error) & (count >= 2) & (quarter - typical >= math.log(1.2))
     for i in np.flatnonzero(slow):
@@ -122,7 +122,7 @@ def _warm(observation: Observation) -> tuple[Bools, Bools]:
     """Attempts that began after their worker had finished one of their prefix; and those where it ran none later."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
     place = attempts.worker * len(names) + prefix
-    if len(attempts.addresses) * len(names) > 4 * len(place):  # each key has a prefix of its own
+    if len(attempts.addresses) * len(names) > 4 * len(place):  # there are too many prefixes: each key may have its own
         place = np.unique(place, return_inverse=True)[1]
     count = int(place.max(initial=0)) + 1
     ended = np.full(count, np.inf)

@@ -23,7 +23,7 @@ class Timeline:
     capacity: Floats  # threads there, at most those asked for
     # Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of actors that run
     occupied: Floats
-    waiting: Floats  # attempts that are runnable and neither of these
+    waiting: Floats  # attempts that are runnable and not `occupied`
     elsewhere: Floats  # the share of each cell in which the client waited for another cluster, and no task was known
 
     @property
@@ -67,7 +67,7 @@ def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
 
 
 def covered(moments: Floats, until: Floats) -> Floats:
-    """Sum over moments of the seconds from each to each later time."""
+    """Sum over `moments` of the seconds from each moment to each later time."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
     count = np.searchsorted(rising, until)

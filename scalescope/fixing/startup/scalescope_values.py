@@ -34,9 +34,9 @@ class Values:
 
     def __init__(self, file: str) -> None:
         self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
-        self.metas: dict[str, list[str]] = {}  # by the name of the function
+        self.metas: dict[str, list[str]] = {}  # `meta=` by the name of the function
         atexit.register(self.write)
-        self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends so
+        self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends by this call
 
     def watch(self, module: "ModuleType") -> None:
         if module.__name__ == EMULATES:
@@ -137,7 +137,7 @@ def told(value: "Any") -> "Iterator[str]":
         for name, each in value.items():
             yield from (f"{name!r}: {text}" for text in told(each))
     elif hasattr(value, "__dask_graph__") or kind == "Future":
-        yield kind  # lazy: its name depends on how it was made
+        yield kind  # a lazy value: its name depends on how it was made
     elif kind == "DataFrame" and hasattr(value, "items"):
         yield f"{kind} {len(value)} {token(value.index)}"
         for name, each in value.items():

@@ -39,7 +39,7 @@ class Guard:
             if isinstance(flags, int) and flags & WRITES:
                 self.check(path)
         elif event == "os.mkdir" and os.path.isdir(arguments[0]):
-            return  # a folder that exists stays as it is
+            return  # an existing folder stays as it is
         elif event in CHANGES:
             if event not in OF_OS or arguments[-1] == -1:
                 for path in arguments[CHANGES[event]]:

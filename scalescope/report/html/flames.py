@@ -15,7 +15,7 @@ from scalescope.report.table import ReportTable
 
 CHARTS, ROWS = 6, 20  # most prefixes drawn, and most in the table; those with most busy time
 NARROWEST = 0.01  # share of the samples below which a frame is not drawn
-DEEPEST = 40  # rows of a chart
+DEEPEST = 40  # most rows of a chart
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Bar:
     text: str
     kind: str  # `own` code, a `library`, or a `call` out of Python
     row: int  # number of the row, from the outermost frame on
-    left: float  # from 0 to 100
+    left: float  # left end in percent, from 0 to 100
     width: float
     share: str
 

@@ -40,7 +40,7 @@ class TimeChart:
 
     text: str  # the main result in a sentence or two
     table: ReportTable | None = None  # the numbers behind it, thinned; None if another table of the page has them
-    legend: tuple[tuple[str, str], ...] = ()  # colour and meaning
+    legend: tuple[tuple[str, str], ...] = ()  # colours and their meanings
     notice: str = ""  # a sentence on what was left out or merged
     open: bool = False  # whether its table is unfolded at first
     name: str = ""  # name of its figure

@@ -24,7 +24,7 @@ from scalescope.store.store import SweepRun
 MOST_POINTS = 200  # points in a table: nobody reads more
 MOST_KNEES = 6  # charts of series; the table has the points of the others
 VERSIONS = ("python", "dask", "distributed")
-# in the order in which they appear in the report
+# Terms in the order in which they appear in the report
 TERMS: tuple[tuple[str, str], ...] = (
     ("Point, trial", "A point is one combination of settings; a trial is one measured run of it."),
     *(

@@ -24,7 +24,7 @@ class Groups:
     stages: tuple[Stage, ...]  # stages in the order in which they began
     titles: dict[str, str]  # a short name for each task group
     names: tuple[str, ...]  # task groups
-    code: Ints  # for each attempt, its group's position in `names`
+    code: Ints  # position of each attempt's group in `names`
 
     @classmethod
     def of(cls, stages: tuple[Stage, ...], attempts: Attempts) -> Groups:

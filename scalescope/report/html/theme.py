@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from scalescope.report.html.gantt import STAGES
 
-# in the light and in the dark scheme
+# Colours by name, for the light and for the dark scheme
 COLOURS: Mapping[str, tuple[str, str]] = {
     "page": ("#fcfcfb", "#14181b"),
     "surface": ("#f3f4f2", "#1d2226"),

@@ -66,7 +66,7 @@ class ComparisonQuestion(Mapped):
     """What is compared, and how closely."""
 
     metric: str = "makespan_s"
-    name: str = ""  # among others, such as the workload
+    name: str = ""  # name among other comparisons, such as the workload
     a: str = "A"
     b: str = "B"
     larger_is_slower: bool = True  # False for what should be large, such as `efficiency`
@@ -92,11 +92,11 @@ class PairedComparison:
 
     question: ComparisonQuestion
     ratio: float | None  # typical b / a; infinite if only A is 0; None with fewer than two valid pairs
-    low: float | None  # of its interval, at 1 - alpha over all looks together
+    low: float | None  # lower end of its interval, at 1 - alpha over all looks together
     high: float | None
-    p: float | None  # of the paired t-test, corrected for all looks of the design
-    sign_flip_p: float | None  # at this look alone: a cross-check that needs no normal noise
-    pairs: int  # valid ones, outliers included
+    p: float | None  # p of the paired t-test, corrected for all looks of the design
+    sign_flip_p: float | None  # p of the sign flips at this look alone: a cross-check that needs no normal noise
+    pairs: int  # number of valid pairs, outliers included
     dropped: int  # pairs with a trial that is not valid
     outlying: int
     minimal_effect: float | None  # smallest difference that four of five such runs would show: 0.03 is 3 %

@@ -43,7 +43,7 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     asked = parameters.check(ComparisonParameters, given)
-    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # the other side of these has a default
+    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # for these, the other side has a default
         raise InvalidField(
             "b",
             {},
@@ -56,7 +56,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         side: {name: fields.scalar(f"{side}.{name}", value) for name, value in values.items()}
         for side, values in (("a", asked.a), ("b", asked.b))
     }
-    for name in (CLUSTER, ENVIRONMENT):  # said of both, where it is said of one
+    for name in (CLUSTER, ENVIRONMENT):  # if one side names it, both must
         if any(name in arm for arm in arms.values()):
             for arm in arms.values():
                 arm.setdefault(name, _default(shared, name))
@@ -76,7 +76,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         )
         pairings.append(_pairing(question, number, shared, name, arms))
     design: dict[str, Any] = {"metric": number.text}
-    for name in ("smallest_effect", "max_pairs"):  # as they were given: the same question has the same digest
+    for name in ("smallest_effect", "max_pairs"):  # as given: the same question has the same digest
         design[name] = given.get(name, getattr(asked, name))
     if asked.alpha != ComparisonParameters.alpha:
         design["alpha"] = asked.alpha

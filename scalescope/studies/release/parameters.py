@@ -37,7 +37,7 @@ SmallestEffect = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
-    """Find the release or commit, or of two lock files the package, that moved a metric or brought a finding."""
+    """Find the release, the commit or (between two lock files) the package that moved a metric or brought a finding."""
 
     package: Annotated[
         str,

@@ -49,7 +49,7 @@ class Candidates:
     """The candidates of a search, in order."""
 
     subject: str  # name of the package; empty if the search is for one of several packages
-    environments: Mapping[str, str]  # by label
+    environments: Mapping[str, str]  # environments by label
     versions: Sequence[str] = ()  # versions of the package for `requirement`; empty without `subject`
     commits: Sequence[Commit] = ()  # empty if the candidates are not commits
 

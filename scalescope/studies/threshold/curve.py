@@ -54,7 +54,7 @@ class Line:
 
     @classmethod
     def through(cls, points: Sequence[tuple[float, float, float]]) -> Line:
-        """Least squares of (x, y, weight); level if all x are equal."""  # plain loops: called thousands of times
+        """Least-squares line of (x, y, weight); level if all x are equal."""  # plain loops: called thousands of times
         weight = x = y = spread = product = 0.0
         for a, b, w in points:
             weight += w
@@ -151,7 +151,7 @@ def untried(gap: Gap, table: MeasuredValues) -> list[int]:
 
 
 def is_grain(curve: Curve, gap: Gap) -> bool:
-    """Whether jumps follow each other so closely that they make up a curve."""
+    """Whether jumps follow each other so closely that they are one curve."""
     near = range(gap.left.index - GRAIN, gap.right.index + GRAIN + 1)
     return sum(step in near for step in curve.steps) > 1
 

@@ -50,12 +50,12 @@ class CurveShape(StrEnum):
 
     NONE = "none"
     STEP = "step"
-    PULSE = "pulse"  # there and back
+    PULSE = "pulse"  # a jump there and a jump back
     STAIRCASE = "staircase"  # several jumps in one direction
     SAWTOOTH = "sawtooth"  # the curve climbs back in between
     WAVE = "wave"  # falling, with treads that lengthen, as ceil(tasks / threads) does
     STEPS = "steps"  # several jumps without such a pattern
-    UNRESOLVED = "unresolved"  # nothing certain
+    UNRESOLVED = "unresolved"  # no jump is certain
     UNMEASURED = "unmeasured"  # fewer than two values could be measured
 
 

@@ -37,7 +37,7 @@ class ThresholdQuestion(Mapped):
     max_repeats: MaxRepeats = ThresholdParameters.max_repeats
     min_jump: MinJump = ThresholdParameters.min_jump
     confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each statement, if `noisy`
-    noisy: bool = False  # two trials of a value may differ; else no value is measured twice
+    noisy: bool = False  # True: two trials of a value may differ; else no value is measured twice
 
     def __post_init__(self) -> None:
         parameters.check_fields(self, "threshold")
@@ -84,7 +84,7 @@ class ThresholdReading:
 class MeasuredValue:
     """A value of the axis, the median of its metric and its number of valid trials."""
 
-    index: int  # on the grid
+    index: int  # position on the grid
     x: float
     y: float
     count: int

@@ -141,7 +141,7 @@ def test_an_array_without_elements_is_not_read_element_by_element(function):
         function(Shape((10, 10), float), *([0.2] if function is np.ma.masked_less else []))
 
 
-def test_a_store_is_not_written():
+def test_a_check_writes_nothing_to_the_target_of_a_store():
     target = np.zeros((100, 100))
     kept = da.ones((100, 100), chunks=50).store(target, compute=False)
     assert scalescope.check(kept).tasks >= 4

@@ -309,6 +309,11 @@ def test_infrastructure_and_internal_errors_exit_with_3_and_hide_the_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_debug_may_follow_an_option_with_a_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["fix", "--workload", "/nowhere/job.py:run", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_a_command_ended_by_sigterm_exits_with_143(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

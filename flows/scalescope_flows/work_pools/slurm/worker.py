@@ -37,7 +37,7 @@ from scalescope.slurm.jobs import SlurmJob
 from scalescope.waiting import PATIENCE_S
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
-LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # seconds between two looks: a share of the time since a change
+LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # interval of looks: most seconds, share of idle time, random part
 GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200
@@ -116,9 +116,9 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         began, looks = time.monotonic(), 0
         while True:
             try:
-                for _ in range(looks):  # twice: a controller that wakes up obeys in any order what it was told
+                for _ in range(looks):  # look twice, since a controller that wakes up obeys requests in any order
                     job = await self.queue.named(job_name(flow_run.id))
-                    if job is not None and not job.has_ended:  # it had arrived all the same
+                    if job is not None and not job.has_ended:  # the first submission had arrived after all
                         return job.id
                     await anyio.sleep(configuration.poll_seconds)
                 looks = 2
@@ -153,7 +153,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 break
         found = [run for run in found if run.id not in self._watched | self._submitting_flow_run_ids]
         alive = (await self._alive() - {self.name}) if found else set()
-        # Without a label, a worker has taken the run this very second.
+        # A run without a label was taken by a worker just now.
         return [run for run in found if (owner := run.labels.get("prefect.worker.name")) and owner not in alive]
 
     async def _alive(self) -> set[str]:
@@ -217,7 +217,7 @@ class _RunWatch:
                 result = await self._once()
             except (ClusterError, httpx.HTTPError) as error:
                 result = None
-                if str(error) != trouble:  # the job goes on, whatever happens to those who look at it
+                if str(error) != trouble:  # each trouble is logged once: the job goes on without being watched
                     self._logger.warning("Slurm job %s cannot be watched now: %s", self._job_id, error)
                 trouble = str(error)
             if result is not None:
@@ -256,10 +256,10 @@ class _RunWatch:
         self._changed_at = time.monotonic()
         since = (datetime.now(UTC) - state.timestamp).total_seconds()
         if not job.is_pending and since < self._configuration.cancel_seconds:
-            return None  # the flow's own process sees it as well, and cleans up
+            return None  # the flow's own process sees the cancellation as well, and cleans up
         await self._worker.queue.cancel(self._job_id)
         if not job.is_pending:
-            return None  # until it has ended
+            return None  # watched until it has ended
         message = f"Slurm job {self._job_id} was cancelled while it waited."
         await self._worker._mark_flow_run_as_cancelled(flow_run, {"message": message})
         return self._result(0)
@@ -282,7 +282,7 @@ class _RunWatch:
 
     async def _crashed(self, how: JobEnd) -> SlurmWorkerResult:
         if how.status == 0 and not self._configuration.is_using_a_runner:
-            return self._result(0)  # what that command does with the run's state is its own affair
+            return self._result(0)  # the command itself decides about the run's state
         text = how.text if how.status else f"{how.text}, but left its flow run unfinished"
         tail = self._output.tail()
         text += f"\nOutput: {self._output.path}" + (f", which ends\n{tail}" if tail else "")

@@ -1,4 +1,4 @@
-"""Findings have the patch that was tried for them."""
+"""Adds the patch that was tried to findings."""
 
 from __future__ import annotations
 
