@@ -50,6 +50,7 @@ class Cause(Generic[Looked]):
     remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
     # Condition for the remedy to help. A text says why nothing is checked: the evidence for the cause implies it.
     premise: Premise[Any] | str = ""
+    told_by: str = "half of the work, with the fix and without it"  # cheapest run that tells the cause from others
     link: str = ""  # address of a page with more; may be empty
     # Parts of worker time (`WORKER_TIME`) that it explains. Idle threads that a finding of a trial explains are not
     # blamed on the structure of the graph as well.

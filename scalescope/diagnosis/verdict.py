@@ -61,16 +61,6 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     return Verdict.of([_not_sure(findings), *findings[1:]])
 
 
-# The cheapest run that tells a cause from others, by code of the cause.
-EXPERIMENTS = {
-    "gil-bound": "the same with `threads_per_worker=1` and as many workers",
-    "worker-killing-task": "that one task alone, outside Dask",
-    "undersubscribed-threads": "the same with twice as many threads",
-    "slow-worker": "the same on that worker alone, and on another one",
-    "lock-bound": "the same with one thread in all",
-}
-
-
 def _not_sure(findings: Sequence[Finding]) -> Finding:
     """The first finding; if it is not sure, with the second cause and the cheapest run that tells the two apart."""
     first, *others = findings
@@ -84,7 +74,7 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     told = (
         f"it is another cause than `{first.code}`" if other is None else f"it is `{other.code}` ({other.title.lower()})"
     )
-    experiment = EXPERIMENTS.get(first.code) or "half of the work, with the fix and without it"
+    experiment = cause.told_by
     if limit is not None:
         experiment = "the same on a host that is free"
     elif first.gain and first.gain.change:

@@ -116,6 +116,7 @@ WORKER_KILLING_TASK = TrialCause(
     precedence=10,
     without_attempts=True,
     premise="Each worker that ended ran this task.",
+    told_by="that one task alone, outside Dask",
 )
 
 
