@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, pstdev
+from statistics import fmean, geometric_mean, pstdev
 from typing import Any
 
 from scalescope.analysis.cost import Prices
@@ -146,7 +146,7 @@ def judge(
         line = f"Not predictable: the recorded graph could not be simulated.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
-    ratio = _ratio(measured, again, trust, _noise(measured, draws))
+    ratio = _ratio(measured, draws, trust, _noise(measured, draws))
     if growth is not None:
         ratio = replace(ratio, data_doublings=growth.doublings)
     run = simulated.changed or simulated.again
@@ -250,10 +250,12 @@ class _Ratio:
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
-def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None, noise: float) -> _Ratio:
+def _ratio(
+    measured: MeasuredSizes, simulated: Mapping[int, Sequence[Trial]], trust: Trust | None, noise: float
+) -> _Ratio:
     """Filter the ratios of all measured sizes (Kalman, 1960); a noisy size counts less."""
     found = {
-        workers: math.log(seconds / elapsed_s(simulated[workers]))
+        workers: math.log(seconds / mean_s(simulated[workers]))
         for workers, seconds in sorted(measured.seconds.items())
         if workers in simulated
     }
@@ -266,7 +268,8 @@ def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust
         steps.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
     model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
     step = math.sqrt(fmean([*[model**2] * STRENGTH, *(each**2 for each in steps)]))
-    before, level, variance = min(found), found[min(found)], math.inf
+    # Whoever measures on the simulated cluster has no other model: what its draws differ by explains most of a ratio.
+    before, level, variance = min(found), 0.0, MODEL**2 if measured.base.virtual else math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
         of_median = noise**2 / len(measured.by_workers[workers])
@@ -280,6 +283,11 @@ def _noise(measured: MeasuredSizes, draws: Mapping[int, Sequence[Trial]]) -> flo
     if measured.spread or not measured.base.virtual:
         return measured.spread or NOISE
     return math.sqrt(fmean(_by_chance(each) ** 2 for each in draws.values()))
+
+
+def mean_s(draws: Sequence[Trial]) -> float:
+    """Seconds of a size that was simulated several times: the geometric mean, as errors are relative."""
+    return geometric_mean(map(elapsed_s, draws))
 
 
 def _by_chance(draws: Sequence[Trial]) -> float:
@@ -296,7 +304,7 @@ def _size(
     trial = draws[0]
     assert trial.metrics is not None
     workers = trial.point.workers
-    predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
+    predicted = max(ratio.factor * mean_s(draws), trial.metrics.ideal_s)
     error = math.hypot(ratio.error_at(workers / measured.largest), _by_chance(draws))
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * error
     least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
