@@ -259,22 +259,26 @@ def _ratio(
         for workers, seconds in sorted(measured.seconds.items())
         if workers in simulated
     }
+    # Two measurements differ by their noise, too, which is not an error of the model.
+    of_medians = {workers: noise**2 / len(trials) for workers, trials in measured.by_workers.items()}
     steps = [
-        (each - found[measured.largest]) / math.sqrt(math.log2(measured.largest / workers))
+        max((each - found[measured.largest]) ** 2 - of_medians[workers] - of_medians[measured.largest], 0.0)
+        / math.log2(measured.largest / workers)
         for workers, each in found.items()
         if workers != measured.largest
     ]
     if trust is not None:
-        steps.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
+        by_noise = of_medians[trust.workers] + of_medians.get(trust.largest_used, 0.0)
+        doublings = math.log2(trust.workers / trust.largest_used)
+        steps.append(max(math.log1p(trust.error) ** 2 - by_noise, 0.0) / doublings)
     model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
-    step = math.sqrt(fmean([*[model**2] * STRENGTH, *(each**2 for each in steps)]))
+    step = math.sqrt(fmean([*[model**2] * STRENGTH, *steps]))
     # Whoever measures on the simulated cluster has no other model: what its draws differ by explains most of a ratio.
     before, level, variance = min(found), 0.0, MODEL**2 if measured.base.virtual else math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
-        of_median = noise**2 / len(measured.by_workers[workers])
-        gain = 1.0 if math.isinf(variance) else variance / (variance + of_median)
-        level, variance, before = level + gain * (each - level), gain * of_median, workers
+        gain = 1.0 if math.isinf(variance) else variance / (variance + of_medians[workers])
+        level, variance, before = level + gain * (each - level), gain * of_medians[workers], workers
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
@@ -305,7 +309,10 @@ def _size(
     assert trial.metrics is not None
     workers = trial.point.workers
     predicted = max(ratio.factor * mean_s(draws), trial.metrics.ideal_s)
-    error = math.hypot(ratio.error_at(workers / measured.largest), _by_chance(draws))
+    by_chance = _by_chance(draws)
+    if measured.base.virtual:  # the noise is what draws of measured sizes differ by: another estimate of the same
+        ratio, by_chance = replace(ratio, noise=math.hypot(ratio.noise, by_chance) / math.sqrt(2)), 0.0
+    error = math.hypot(ratio.error_at(workers / measured.largest), by_chance)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * error
     least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
     # Errors of the model and of the links are independent.

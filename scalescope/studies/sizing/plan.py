@@ -255,9 +255,8 @@ class _Search:
             predicted = self._predicted(last, known, threads)
             doubts |= dict.fromkeys([*replace(predicted, room_bytes=0.0).doubts, *predicted.missing.values()])
             for size in predicted.sizes:
-                limit = memory.limit(size.held_bytes, threads)
-                if threads == known.measured and size.workers in held:
-                    limit = memory.limit(max(size.held_bytes, held[size.workers]), threads, margin=1.0)
+                most = held.get(size.workers, 0.0) if threads == known.measured else 0.0
+                limit = memory.limit(max(size.held_bytes, most), threads)
                 factor = _price_factor(measured, threads, limit, prices)
                 if threads == known.measured:
                     size = replace(size, measured_s=measured.all_seconds.get(size.workers))
