@@ -2,7 +2,7 @@
 
     python -m evidence size [--only NAME ...] [--simulated | --processes]
 
-Each workload runs three times at 12 shapes (workers x threads) on the light cluster, or with `--simulated` on the
+Each workload runs six times at 12 shapes (workers x threads) on the light cluster, or with `--simulated` on the
 simulated one, which a busy host does not disturb; two limits of memory make 24 configurations. Tasks sleep and their
 results claim a size, so that this host does not matter. `size` sees one trial each on 4 and 8 workers of one thread,
 and what it chooses is run, too. Whether results fit is told by who held them. `--processes` runs choices of four cores
@@ -12,12 +12,13 @@ in real processes with the limits that were said, and looks for spilling, pauses
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from scalescope.model.trial import Trial
-    from scalescope.studies.sizing.choice import Configuration, Sizing, Wanted
+    from scalescope.studies.sizing.choice import Configuration, Wanted
 
 SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in (1, 2)]
 SEEN = [(4, 1), (8, 1)]
 DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
-REPEATS = 3  # trials of each shape, as two of them differ by up to 12 %; their median counts
+REPEATS = 6  # trials of each shape, as two of them may differ by a third; their median counts
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
 
 
@@ -62,22 +63,8 @@ def rounds(client: Client) -> None:
         wait(state := client.submit(nap, 0.3, 40, *parts, pure=False))
 
 
-def window(client: Client) -> None:
-    running = as_completed(client.map(nap, [0.3] * 12, [50] * 12, range(12), pure=False))
-    for number, _ in enumerate(running):
-        if number < 60:
-            running.add(client.submit(nap, 0.3, 50, number, pure=False))
-
-
 def shared(client: Client) -> None:
     client.gather(client.map(gated, [0.5] * 48, range(48), pure=False))
-
-
-def tree(client: Client) -> None:
-    parts = [delayed(nap)(0.3, 60, delayed(nap)(0.5, 120, number)) for number in range(64)]
-    while len(parts) > 1:
-        parts = [delayed(nap)(0.4, 30, *parts[at : at + 4]) for at in range(0, len(parts), 4)]
-    client.gather(client.compute(parts))
 
 
 def folds(client: Client) -> None:
@@ -87,32 +74,48 @@ def folds(client: Client) -> None:
     client.gather(client.map(nap, [0.1] * 15, [1] * 15, *(fits[at::4] for at in range(4)), pure=False))
 
 
-def exchange(client: Client) -> None:
-    parts = [delayed(nap)(0.6, 96, number) for number in range(16)]
-    pieces = [[delayed(nap)(0.02, 6, part, to) for part in parts] for to in range(16)]
-    wait(client.compute([delayed(nap)(0.2, 1, delayed(nap)(0.4, 96, *own)) for own in pieces]))
+def tiles(client: Client) -> None:
+    step = {(x, y): delayed(nap)(0.3, 60, x, y) for x in range(8) for y in range(8)}
+    for seconds in (0.5, 0.25):
+        near = {(x, y): [step[i, j] for i, j in step if max(abs(i - x), abs(j - y)) <= 1] for x, y in step}
+        step = {place: delayed(nap)(seconds, 40, *around) for place, around in near.items()}
+    wait(client.compute([delayed(nap)(0.4, 5, *(step[x, y] for y in range(8))) for x in range(8)]))
 
 
-def halving(client: Client) -> None:
-    models = list[Any]([None] * 48)
-    for seconds in (0.3, 0.6, 1.2, 2.4):
-        models = client.map(nap, [seconds] * len(models), [80] * len(models), models, range(len(models)), pure=False)
-        wait(models)
-        models = models[: len(models) // 2]
+def join(client: Client) -> None:
+    large = client.map(nap, [0.5 + 0.05 * (part % 7) for part in range(24)], [110] * 24, range(24), pure=False)
+    small = client.map(nap, [0.3] * 4, [70] * 4, range(4), pure=False)
+    pairs = [client.submit(nap, 0.15, 15, part, other) for part in large for other in small]
+    client.gather([client.submit(nap, 0.25, 8, *pairs[at : at + 12]) for at in range(0, len(pairs), 12)])
 
 
-def frames(client: Client) -> None:
-    ends = []
-    for number in range(20):
-        film = client.submit(nap, 0.7, 250, number, pure=False)
-        found = [client.submit(nap, 0.35, 10, film, part, pure=False) for part in range(5)]
-        ends.append(client.submit(nap, 0.2, 5, *found, pure=False))
-    client.gather(ends)
+def tuning(client: Client) -> None:
+    ended, model = list[Any](), client.submit(nap, 0.2, 20, pure=False)
+    running = as_completed(client.map(nap, [0.6] * 16, [25] * 16, [model] * 16, range(16), pure=False))
+    for number, one in enumerate(running):
+        ended.append(one)
+        if number % 8 == 7 and number < 64:
+            model = client.submit(nap, 0.5, 20, *ended[-8:])
+            running.update([client.submit(nap, 0.4 + 0.1 * (at * number % 5), 25, model, at) for at in range(8)])
 
 
-WORKLOADS: dict[str, Callable[[Client], None]] = {
-    each.__name__: each for each in (rounds, window, shared, tree, folds, exchange, halving, frames)
-}
+def climate(client: Client) -> None:
+    years = [[delayed(nap)(0.35, 45, year, month) for month in range(12)] for year in range(10)]
+    means = [delayed(nap)(0.2, 45, *(year[month] for year in years)) for month in range(12)]
+    rest = [[delayed(nap)(0.1, 45, *pair) for pair in zip(year, means, strict=True)] for year in years]
+    client.gather(client.compute([delayed(nap)(0.5, 3, *year) for year in rest]))
+
+
+def checkpoints(client: Client) -> None:
+    data = client.map(nap, [0.6] * 6, [90] * 6, range(6), pure=False)
+    state, scores = client.submit(nap, 0.3, 130, pure=False), list[Any]()
+    for _ in range(14):
+        state = client.submit(nap, 0.7, 130, state)
+        scores += [client.submit(nap, 0.5 + 0.15 * at, 2, state, each) for at, each in enumerate(data)]
+    client.gather(client.submit(nap, 0.2, 1, *scores))
+
+
+WORKLOADS = {each.__name__: each for each in (rounds, shared, folds, tiles, join, tuning, climate, checkpoints)}
 
 
 @dataclass
@@ -154,12 +157,13 @@ def held(trial: Trial, store: str) -> float:
         return most_on_one_worker(Observation.of(trial, opened.tables(trial)))
 
 
-def sized(swept: Swept, run: str, cores: int, threads: str) -> Sizing:
+def sized(swept: Swept, run: str, wanted: Wanted) -> Configuration | None:
     from scalescope.studies.running import run_study
     from scalescope.studies.sizing.choice import Sizing
 
-    given = {"run": run, "cores": cores, "threads": threads, "store": swept.store, "others_code": True, "fresh": True}
-    return Sizing.from_mapping(run_study("size", given).result)
+    given = {"run": run, "cores": wanted.cores, "threads": "1,2", "store": swept.store, "others_code": True}
+    given |= {"memory": str(wanted.memory or ""), "deadline": str(wanted.deadline_s or ""), "fresh": True}
+    return Sizing.from_mapping(run_study("size", given).result).chosen
 
 
 @dataclass
@@ -185,35 +189,32 @@ def questions(swept: Swept) -> Iterator[tuple[str, Wanted]]:
             yield f"{what}, {limit / MB:.0f} MiB", Wanted(CORES, memory=limit, deadline_s=deadline_s)
 
 
-def choices(swept: Swept, answer: Sizing) -> Iterator[Choice]:
-    from scalescope.studies.sizing.choice import choose
-
+def choices(swept: Swept, run: str) -> Iterator[Choice]:
     for text, wanted in questions(swept):
 
         def value(shape: tuple[int, int], *, memory: bool = True, wanted: Wanted = wanted) -> float:
             late = wanted.deadline_s is not None and swept.seconds[shape] > wanted.deadline_s
             if late or (memory and swept.needs[shape] > (wanted.memory or 0)):
                 return float("inf")
-            return swept.seconds[shape] * (1 if wanted.deadline_s is None else shape[0] * shape[1])
+            return swept.seconds[shape] * (1 if wanted.deadline_s is None else math.prod(shape))
 
-        one: Configuration | None = choose(answer.configurations, wanted).chosen
+        one = sized(swept, run, wanted)
         best = min(map(value, SHAPES))
         if (shape := (one.workers, one.threads) if one else ALL) not in swept.seconds:
             swept.run([shape], REPEATS)
         fits = one is not None and swept.needs[shape] <= min(one.memory_mb * MB, wanted.memory or 0)
         others = {name: round(value(other) / best, 2) for name, other in (("Dask", DASK), ("all", ALL))}
-        ratio = round(value(shape, memory=False) / best, 3)
-        yield Choice(swept.name, text, f"{shape[0]} x {shape[1]}", ratio, fits, others)
+        yield Choice(swept.name, text, str(shape), round(value(shape, memory=False) / best, 3), fits, others)
 
 
 def in_processes(swept: Swept) -> str:
     """Runs what is chosen for four cores, with its limit, in real processes whose tasks hold real memory."""
     from scalescope.store.store import Store
+    from scalescope.studies.sizing.choice import Wanted
 
     os.environ["SCALESCOPE_EVIDENCE_REAL"] = "1"
     run = swept.run([(2, 1)])
-    one = sized(swept, run, 4, "1,2").chosen
-    if one is None:
+    if (one := sized(swept, run, Wanted(4))) is None:
         return f"{swept.name}: nothing chosen"
     again = swept.run([(one.workers, one.threads)], memory_limit_mb=one.memory_mb)
     with Store.open(swept.store) as opened:
@@ -245,10 +246,9 @@ def main() -> None:
                 continue
             run = swept.run(SEEN)
             swept.run([*SHAPES, DASK], REPEATS)
-            found += (own := list(choices(swept, sized(swept, run, CORES, "1,2"))))
-            whole = 2 * sum(shape[0] * shape[1] * swept.seconds[shape] for shape in SHAPES)
-            costs.append(swept.spent[0] / whole)  # with experiments, over all 24 configurations
-            for each in own:
+            costs.append(swept.spent[0] / sum(2 * math.prod(shape) * swept.seconds[shape] for shape in SHAPES))
+            for each in choices(swept, run):
+                found.append(each)
                 print(*astuple(each), sep=" | ", flush=True)
     if found:
         near = sum(each.ratio <= NEAR for each in found)

@@ -8,6 +8,7 @@ scheduler gets the same information. Batches of messages leave at their usual ti
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -163,7 +164,13 @@ def timed_batches() -> Iterator[None]:
             module.BatchedSend = BatchedSend
 
 
-PHASES = (1 / 2, 1 / 6, 5 / 6)  # waits until a requested look, in intervals of work stealing; the mean is first
+# Step between draws of the wait before a requested look; the golden ratio spreads any number of draws evenly.
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def phase(draw: int) -> float:
+    """Wait before a requested look, in intervals of work stealing; draw 0 has the mean."""
+    return (1 / 2 + draw * GOLDEN) % 1
 
 
 class RestingBalancer:
@@ -171,24 +178,27 @@ class RestingBalancer:
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
-        self._phase = PHASES[0]
+        self._phase = phase(0)
+        self._first: float | None = None  # time of the first look after `rest`
         self._callback = scheduler.periodic_callbacks.get("stealing")
         if self._callback is not None:
             self._balance = self._callback.callback
             self._callback.callback = self._balance_if_any
 
     async def rest(self, phase: float) -> None:
-        """Stop looking until woken; each wake-up then looks after the part `phase` of the interval."""
-        self._phase = phase
+        """Stop looking until woken; the first look then comes after the part `phase` of the interval."""
+        self._phase, self._first = phase, None
         if self._callback is not None:
             self._callback.stop()
 
     def wake(self) -> None:
-        """Look again after a part of the interval, because the time of a scheduler's next look is random."""
+        """Look again when a scheduler that never rests would: whole intervals after the first look."""
         callback = self._callback
         if callback is not None and not callback.is_running():
-            interval = callback.callback_time
-            callback.callback_time = interval * self._phase
+            interval, now = callback.callback_time, callback.io_loop.time()
+            if self._first is None:
+                self._first = now + interval / 1e3 * self._phase
+            callback.callback_time = (self._first - now) * 1e3 % interval or interval
             callback.start()
             callback.callback_time = interval
 

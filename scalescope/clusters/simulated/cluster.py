@@ -21,11 +21,11 @@ from scalescope.clusters import light_workers
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.simulated import patches
 from scalescope.clusters.simulated.bookkeeping import (
-    PHASES,
     RestingBalancer,
     SimulatedWorker,
     calm_scheduler,
     patient_iteration,
+    phase,
     send_heartbeats,
     timed_batches,
 )
@@ -50,6 +50,7 @@ VALIDATED = (
 )
 
 SHORTEST_TASK_S = 1e-6  # above 0, because distributed's work stealing asserts that every task takes some time
+SHORTEST_DELAY_S = 1e-4  # of a task by packing; below, waiting for it would take longer than it lasts
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
@@ -149,7 +150,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeat("trial")
         if self._balancer is not None:
             draw = point.params.get("draw", 0) if workload.modelled else 0  # a parameter of `replay`
-            self._sync(self._balancer.rest, PHASES[draw % len(PHASES) if isinstance(draw, int) else 0])
+            self._sync(self._balancer.rest, phase(self.seed + (draw if isinstance(draw, int) else 0)))
         with task_durations(
             durations_on(self.spec.durations or {}, point.workers),
             timeless=point.has_zero_length_tasks,
@@ -366,7 +367,7 @@ def _packing_delay(links: Links, before_s: float) -> float:
     this = state.execution_state["worker"]
     share = state.cpu_share / this.state.nthreads
     CLOCK.settle()
-    while (debt := (links.cpu_s(this.address, CLOCK.now) - before_s) * share - delay) > SHORTEST_TASK_S:
+    while (debt := (links.cpu_s(this.address, CLOCK.now) - before_s) * share - delay) > SHORTEST_DELAY_S:
         CLOCK.sleep(debt)
         delay += debt
     return delay

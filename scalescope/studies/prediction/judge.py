@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean, pstdev
+from statistics import fmean, geometric_mean, pstdev
 from typing import Any
 
 from scalescope.analysis.cost import Prices
@@ -146,7 +146,7 @@ def judge(
         line = f"Not predictable: the recorded graph could not be simulated.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
-    ratio = _ratio(measured, again, trust, _noise(measured, draws))
+    ratio = _ratio(measured, draws, trust, _noise(measured, draws))
     if growth is not None:
         ratio = replace(ratio, data_doublings=growth.doublings)
     run = simulated.changed or simulated.again
@@ -250,28 +250,35 @@ class _Ratio:
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
-def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None, noise: float) -> _Ratio:
+def _ratio(
+    measured: MeasuredSizes, simulated: Mapping[int, Sequence[Trial]], trust: Trust | None, noise: float
+) -> _Ratio:
     """Filter the ratios of all measured sizes (Kalman, 1960); a noisy size counts less."""
     found = {
-        workers: math.log(seconds / elapsed_s(simulated[workers]))
+        workers: math.log(seconds / mean_s(simulated[workers]))
         for workers, seconds in sorted(measured.seconds.items())
         if workers in simulated
     }
+    # Two measurements differ by their noise, too, which is not an error of the model.
+    of_medians = {workers: noise**2 / len(trials) for workers, trials in measured.by_workers.items()}
     steps = [
-        (each - found[measured.largest]) / math.sqrt(math.log2(measured.largest / workers))
+        max((each - found[measured.largest]) ** 2 - of_medians[workers] - of_medians[measured.largest], 0.0)
+        / math.log2(measured.largest / workers)
         for workers, each in found.items()
         if workers != measured.largest
     ]
     if trust is not None:
-        steps.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
+        by_noise = of_medians[trust.workers] + of_medians.get(trust.largest_used, 0.0)
+        doublings = math.log2(trust.workers / trust.largest_used)
+        steps.append(max(math.log1p(trust.error) ** 2 - by_noise, 0.0) / doublings)
     model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
-    step = math.sqrt(fmean([*[model**2] * STRENGTH, *(each**2 for each in steps)]))
-    before, level, variance = min(found), found[min(found)], math.inf
+    step = math.sqrt(fmean([*[model**2] * STRENGTH, *steps]))
+    # Whoever measures on the simulated cluster has no other model: what its draws differ by explains most of a ratio.
+    before, level, variance = min(found), 0.0, MODEL**2 if measured.base.virtual else math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
-        of_median = noise**2 / len(measured.by_workers[workers])
-        gain = 1.0 if math.isinf(variance) else variance / (variance + of_median)
-        level, variance, before = level + gain * (each - level), gain * of_median, workers
+        gain = 1.0 if math.isinf(variance) else variance / (variance + of_medians[workers])
+        level, variance, before = level + gain * (each - level), gain * of_medians[workers], workers
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
@@ -280,6 +287,11 @@ def _noise(measured: MeasuredSizes, draws: Mapping[int, Sequence[Trial]]) -> flo
     if measured.spread or not measured.base.virtual:
         return measured.spread or NOISE
     return math.sqrt(fmean(_by_chance(each) ** 2 for each in draws.values()))
+
+
+def mean_s(draws: Sequence[Trial]) -> float:
+    """Seconds of a size that was simulated several times: the geometric mean, as errors are relative."""
+    return geometric_mean(map(elapsed_s, draws))
 
 
 def _by_chance(draws: Sequence[Trial]) -> float:
@@ -296,8 +308,11 @@ def _size(
     trial = draws[0]
     assert trial.metrics is not None
     workers = trial.point.workers
-    predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
-    error = math.hypot(ratio.error_at(workers / measured.largest), _by_chance(draws))
+    predicted = max(ratio.factor * mean_s(draws), trial.metrics.ideal_s)
+    by_chance = _by_chance(draws)
+    if measured.base.virtual:  # the noise is what draws of measured sizes differ by: another estimate of the same
+        ratio, by_chance = replace(ratio, noise=math.hypot(ratio.noise, by_chance) / math.sqrt(2)), 0.0
+    error = math.hypot(ratio.error_at(workers / measured.largest), by_chance)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * error
     least_s, best_s, most_s = results.seconds(workers) if results else (0.0, 0.0, 0.0)
     # Errors of the model and of the links are independent.

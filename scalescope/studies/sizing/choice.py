@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean, variance
 from typing import Any
 
 from scalescope.analysis.distributions import NORMAL
@@ -12,7 +13,7 @@ from scalescope.analysis.task_lengths import TooLong
 from scalescope.model import words
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent, plural, seconds
-from scalescope.studies.prediction.judge import LEVEL, PredictedSize
+from scalescope.studies.prediction.judge import LEVEL, MODEL_OF_VIRTUAL, PredictedSize
 
 NEAR = 1.05  # configurations within this factor of the fastest, or of the cheapest, count as equally good
 LEAST_ERROR = 1e-3  # relative error of any prediction, at least
@@ -169,6 +170,45 @@ def choose(found: Sequence[Configuration], wanted: Wanted) -> Sizing:
         likely = [each for each in fits if each.chance(deadline_s) >= min(LIKELY, most)]
         chosen = min(likely, key=lambda each: (each.cost, each.predicted_s))
     return Sizing(tuple(judged), best, cheapest, smallest, chosen)
+
+
+def contenders(
+    found: Sequence[Configuration], wanted: Wanted, draws: Mapping[tuple[int, int], Sequence[float]]
+) -> list[Configuration]:
+    """The chosen configuration, and those that further simulations may show to be better.
+
+    `draws`: seconds of each simulation, by workers and threads. A configuration may be better if it is chosen once its
+    time is at the lower end of its interval, and that of the chosen one at the upper end.
+    """
+    chosen = choose(found, wanted).chosen
+    if chosen is None:
+        return []
+    errors, shape = _errors(draws), (chosen.workers, chosen.threads)
+
+    def is_chosen(one: Configuration) -> bool:
+        sides = {shape: 1.0, (one.workers, one.threads): -1.0}
+        best = choose([_moved(each, sides, errors) for each in found], wanted).chosen
+        return best is not None and (best.workers, best.threads) == (one.workers, one.threads)
+
+    return [each for each in found if (each.workers, each.threads) == shape or is_chosen(each)]
+
+
+def _moved(
+    found: Configuration, sides: Mapping[tuple[int, int], float], errors: Mapping[tuple[int, int], float]
+) -> Configuration:
+    shape = found.workers, found.threads
+    if found.measured_s or shape not in sides:
+        return found
+    factor = math.exp(sides[shape] * NORMAL.inv_cdf((1 + LEVEL) / 2) * errors.get(shape, 0.0))
+    times = {name: factor * getattr(found, name) for name in ("predicted_s", "low_s", "high_s", "core_hours")}
+    return replace(found, **times, money=None if found.money is None else factor * found.money)
+
+
+def _errors(draws: Mapping[tuple[int, int], Sequence[float]]) -> dict[tuple[int, int], float]:
+    """Relative standard error of the mean of each configuration's draws; few draws seem to differ too little."""
+    own = {shape: variance(map(math.log, each)) for shape, each in draws.items() if len(each) > 1}
+    pooled = fmean(own.values()) if own else MODEL_OF_VIRTUAL**2
+    return {shape: math.sqrt(max(pooled, own.get(shape, 0.0)) / len(each)) for shape, each in draws.items() if each}
 
 
 def _least(

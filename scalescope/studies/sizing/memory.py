@@ -13,6 +13,7 @@ from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation
 
 ROUND_TO = 50 * 2.0**20  # bytes; limits are whole multiples
+SMALL = 2.0**16  # bytes of small results, which would not fit where the large ones fill a limit
 MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
 
 
@@ -28,14 +29,14 @@ class MeasuredMemory:
     def known(self) -> bool:
         return self.process > 0
 
-    def limit(self, results: float, threads: int, margin: float = MARGIN) -> float:
+    def limit(self, results: float, threads: int) -> float:
         """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
 
         `results`: most bytes of results on one worker, as the graph tells. 0 if nothing is known.
         """
         results, besides = self.held * results, self.process + threads * self.per_thread
         needed = max(results / TARGET, (results + besides) / SPILL)
-        return math.ceil(margin * needed / ROUND_TO) * ROUND_TO
+        return math.ceil((MARGIN * needed + SMALL) / ROUND_TO) * ROUND_TO if needed else 0.0
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:

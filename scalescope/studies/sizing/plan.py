@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scalescope.analysis.cost import Prices
@@ -14,14 +15,15 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, THREADS, WORKERS, axis_values
-from scalescope.model.trial import ran_what
+from scalescope.model.trial import Trial, ran_what
 from scalescope.run import price_table, request
+from scalescope.run.growth import ExtraTrial
 from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, StudyAnswer
 from scalescope.studies.prediction.judge import Prediction
-from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
 from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.prediction.plan import PredictionSteps, check_begin
 from scalescope.studies.sizing import as_code
@@ -32,6 +34,7 @@ from scalescope.studies.sizing.choice import (
     Wanted,
     choose,
     configuration,
+    contenders,
     line,
     surer,
 )
@@ -44,6 +47,8 @@ USUAL_THREADS = (1, 2, 4, 8)
 AHEAD = 16  # cores that are searched by default, as a multiple of the measured ones
 WAVES = range(1, 9)  # waves of the widest stage, for each of which the number of workers is tried
 MOST_TASKS = 150_000  # tasks of all simulated trials; of a larger graph, fewer clusters are tried
+MOST_DRAWS = 24  # simulations of a cluster that may be the best one
+CLOSER_S = 40.0  # real seconds after which no further ones begin
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
 
@@ -149,7 +154,8 @@ class _Search:
         points = [point for each in asked if each for point in each.sweep.points]
         first = next(filter(None, asked))
         given = {**first.sweep.to_mapping(), "points": points, "parallel_clusters": first.parallel_clusters}
-        return request.check({**given, "store": self.address[0]}, records=self.address[1])
+        asked_all = request.check({**given, "store": self.address[0]}, records=self.address[1])
+        return replace(asked_all, grow=_Closer(self, last, asked_all)) if "draw" in points[0] else asked_all
 
     def _more(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         [found] = self.rounds(runs)
@@ -206,27 +212,12 @@ class _Search:
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         rounds = self.rounds(runs)
         last = rounds[-1] if len(rounds[-1].runs) > 1 else rounds[0]
-        measured, wanted, prices = last.measured, self.wanted(last.measured), price_table.load()
+        measured, wanted = last.measured, self.wanted(last.measured)
         if len(last.runs) < 2:
             return StudyAnswer("No cluster could be simulated: the graph depends on the number of workers", {}, True)
         with Store.open(*self.address) as store:
-            known = self._known(measured, store)
-            observations = [Observation.of(trial, store.tables(trial)) for trial in measured.typical]
-            memory = MeasuredMemory.of(observations)
-            held = {each.trial.point.workers: most_on_one_worker(each) for each in observations}
-            found, doubts = [], dict[str, None]()
-            for threads in self._grid(measured):
-                predicted = self._predicted(last, known, threads)
-                doubts |= dict.fromkeys([*replace(predicted, room_bytes=0.0).doubts, *predicted.missing.values()])
-                for size in predicted.sizes:
-                    limit = memory.limit(size.held_bytes, threads)
-                    if threads == known.measured and size.workers in held:
-                        limit = memory.limit(max(size.held_bytes, held[size.workers]), threads, margin=1.0)
-                    factor = _price_factor(measured, threads, limit, prices)
-                    if threads == known.measured:
-                        size = replace(size, measured_s=measured.all_seconds.get(size.workers))
-                    sure = known.sure(threads)
-                    found.append(configuration(size, threads, limit, money_factor=factor, measured=sure))
+            known, memory, observations = self._seen(measured, store)
+            found, doubts = self._configurations(last, known, memory, observations)
             chosen = choose(found, wanted)
             group = self._group(last.runs[1], chosen.chosen, memory, store)
         chosen = replace(
@@ -237,12 +228,41 @@ class _Search:
             else (),
             second_group=group,
             too_long=_too_long(measured, observations, chosen),
-            currency=prices.currency,
+            currency=price_table.load().currency,
             form=as_code.form_of(measured.base, measured.run.sweep.cluster_of(measured.base.point), observations[-1]),
         )
         chosen = replace(chosen, code=as_code.forms(chosen, measured.run, measured.base))
         alarm = chosen.chosen is None or chosen.too_long is not None
         return StudyAnswer(line(chosen, wanted), chosen.to_mapping(), alarm)
+
+    def contenders(self, last: _Round, draws: Mapping[tuple[int, int], Sequence[float]]) -> list[Configuration]:
+        with Store.open(*self.address) as store:
+            found, _ = self._configurations(last, *self._seen(last.measured, store))
+        return contenders(found, self.wanted(last.measured), draws)
+
+    def _seen(self, measured: MeasuredSizes, store: Store) -> tuple[Contention, MeasuredMemory, Sequence[Observation]]:
+        observations = [Observation.of(trial, store.tables(trial)) for trial in measured.typical]
+        return contention(measured, observations[-1]), MeasuredMemory.of(observations), observations
+
+    def _configurations(
+        self, last: _Round, known: Contention, memory: MeasuredMemory, observations: Sequence[Observation]
+    ) -> tuple[list[Configuration], list[str]]:
+        """All simulated clusters, and reasons to doubt their times."""
+        measured, prices = last.measured, price_table.load()
+        held = {each.trial.point.workers: most_on_one_worker(each) for each in observations}
+        found, doubts = [], dict[str, None]()
+        for threads in self._grid(measured):
+            predicted = self._predicted(last, known, threads)
+            doubts |= dict.fromkeys([*replace(predicted, room_bytes=0.0).doubts, *predicted.missing.values()])
+            for size in predicted.sizes:
+                most = held.get(size.workers, 0.0) if threads == known.measured else 0.0
+                limit = memory.limit(max(size.held_bytes, most), threads)
+                factor = _price_factor(measured, threads, limit, prices)
+                if threads == known.measured:
+                    size = replace(size, measured_s=measured.all_seconds.get(size.workers))
+                sure = known.sure(threads)
+                found.append(configuration(size, threads, limit, money_factor=factor, measured=sure))
+        return found, [*doubts]
 
     def _predicted(self, last: _Round, known: Contention, threads: int) -> Prediction:
         again, sizes, *rest = last.runs
@@ -256,6 +276,40 @@ class _Search:
         known = (each for each in sizes.trials if each.counts and each.records)
         trial = next((each for each in known if (each.point.workers, each.point.threads_per_worker) == shape), None)
         return second_group(Observation.of(trial, store.tables(trial)), memory, one) if trial and one else None
+
+
+@dataclass(frozen=True)
+class _Closer:
+    """Simulates clusters again that may be the best one, until it is known or the time is spent."""
+
+    search: _Search
+    before: _Round
+    request: RunRequest  # simulates each cluster a few times
+    known: dict[int, list[ExtraTrial]] = field(default_factory=dict, compare=False)  # answers by number of trials
+
+    def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
+        if len(done) not in self.known:
+            self.known[len(done)] = self._further(done)
+        return self.known[len(done)]
+
+    def _further(self, done: Sequence[Trial]) -> list[ExtraTrial]:
+        planned, draws = {each.point.id for each in self.request.plan}, defaultdict[tuple[int, int], list[Trial]](list)
+        if sum(trial.real_s for trial in done if trial.point.id not in planned) > CLOSER_S:
+            return []
+        for trial in done:
+            draws[trial.point.workers, trial.point.threads_per_worker].append(trial)
+        valid = {shape: [elapsed_s(each) for each in own if each.counts] for shape, own in draws.items()}
+        sizes = replace(self.before.runs[0], sweep=self.request.sweep, trials=tuple(done))
+        found = self.search.contenders(replace(self.before, runs=(*self.before.runs, sizes)), valid)
+        if len(found) < 2:
+            return []
+        return [extra for each in found for extra in self._again(draws[each.workers, each.threads])]
+
+    def _again(self, known: Sequence[Trial]) -> Iterator[ExtraTrial]:
+        """As many simulations of a cluster again."""
+        for draw in range(len(known), min(2 * len(known), MOST_DRAWS)):
+            values = {**known[0].point.values, "draw": draw}
+            yield ExtraTrial(self.request.sweep.point(values, self.request.workload), repeat=0)
 
 
 def _workers(most: int, widest: int) -> tuple[int, ...]:

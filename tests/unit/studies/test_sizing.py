@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +35,17 @@ from scalescope.studies.prediction.plan import _most
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import StudyResult, run_study
-from scalescope.studies.sizing import as_code, contention
-from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing, Wanted, choose, configuration, surer
+from scalescope.studies.sizing import as_code, contention, plan
+from scalescope.studies.sizing.choice import (
+    Configuration,
+    SecondGroup,
+    Sizing,
+    Wanted,
+    choose,
+    configuration,
+    contenders,
+    surer,
+)
 from scalescope.studies.sizing.memory import MeasuredMemory
 from scalescope.studies.sizing.second_group import second_group
 
@@ -142,6 +152,46 @@ def test_limits_decide_which_cluster_is_chosen(wanted: Wanted, chosen: tuple[int
     assert (found.chosen.workers, found.chosen.threads) == chosen
 
 
+@pytest.mark.parametrize(
+    ("spread", "count", "shapes"),
+    [
+        (0.0, 3, [16]),
+        (0.02, 3, [16]),
+        (0.1, 3, [16, 32]),  # 32 workers may be more than 5 % faster
+        (0.1, 60, [16]),
+        (0.3, 3, [4, 16, 32]),
+        (None, 1, [16, 32]),
+    ],
+)
+def test_clusters_that_may_be_the_best_are_simulated_again(spread: float | None, count: int, shapes: list[int]) -> None:
+    found = [made(1, 100.0), made(4, 12.0), made(16, 10.0), made(32, 9.9)]
+    times = [1.0] if spread is None else [(1 + spread) ** (each - 1) for each in range(3)] * (count // 3)
+    draws = {(each.workers, 1): [each.predicted_s * time for time in times] for each in found}
+    assert [each.workers for each in contenders(found, Wanted(64), draws)] == shapes
+    measured = [replace(each, measured_s=each.predicted_s) for each in found]
+    assert [each.workers for each in contenders(measured, Wanted(64), draws)] == [16]
+
+
+def test_a_cluster_that_may_keep_the_deadline_is_simulated_again_and_the_next_one_if_the_chosen_one_may_not() -> None:
+    found = [made(4, 30.0), made(10, 10.8), made(11, 10.1), made(32, 9.7)]
+    draws = {(each.workers, 1): [each.predicted_s * time for time in (0.9, 1.0, 1.1)] for each in found}
+    wanted = Wanted(64, deadline_s=11.0)
+    assert [each.workers for each in contenders(found, wanted, draws)] == [10, 11, 32]
+    assert [each.workers for each in contenders(found, replace(wanted, memory=1.0), draws)] == []
+
+
+@pytest.mark.parametrize("limit_s", [20.0, pytest.param(-1.0, marks=pytest.mark.thorough)])
+def test_close_clusters_are_simulated_until_the_time_is_spent(
+    limit_s: float, store: str, measured: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "contenders", lambda found, *_: found)
+    monkeypatch.setattr(plan, "MOST_DRAWS", 4)
+    monkeypatch.setattr(plan, "CLOSER_S", limit_s)
+    asked = {"run": measured, "cores": 2, "threads": "1", "store": store, "fresh": True}
+    draws = Counter(trial.point.workers for trial in run_study("size", asked).runs[1].trials)
+    assert draws == dict.fromkeys((1, 2), 3 if limit_s < 0 else 4)
+
+
 def test_a_measured_size_takes_the_time_that_was_measured() -> None:
     predicted = PredictedSize(4, 6.0, 5.0, 8.0, 0.9, measured_s=9.0, money=2.0)
     found = configuration(predicted, 1, 0.0, money_factor=1.0, measured=True)
@@ -169,7 +219,6 @@ def test_memory_grows_with_threads_and_results() -> None:
     known = MeasuredMemory(process=100e6, per_thread=200e6)
     assert known.limit(0, 1) < known.limit(0, 4) < known.limit(5e9, 4)
     assert known.limit(6e9, 1) >= 10e9  # results alone may take 60 % of a limit
-    assert known.limit(6e9, 1, margin=1.0) < known.limit(6e9, 1)
 
 
 def test_a_run_may_hold_more_than_its_simulations_by_as_much_as_these_differ() -> None:

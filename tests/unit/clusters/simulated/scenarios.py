@@ -268,19 +268,31 @@ def locks_of_the_client() -> Any:
     return run(body, modelled=False)
 
 
-def work_stealing(draw: int = 0) -> Any:
+def work_stealing(draw: int = 0, seed: int = 0, pause_s: float | None = None) -> Any:
+    """Seconds until the first look; with a pause after balanced work, seconds between two first looks."""
+
     def body(client: Any) -> Any:
         first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
         client.gather(client.map(nap, [1.0] * 4, pure=False))  # so that durations are known
-        began = time.time()
+        began = [time.time()]
         client.gather(client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True))
-        return client.get_events("stealing")[0][0] - began
+        looks = [client.get_events("stealing")[0][0]]
+        if pause_s is None:
+            return looks[0] - began[0]
+        time.sleep(pause_s)
+        began.append(time.time())
+        client.gather(client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True))
+        return next(at for at, _ in client.get_events("stealing") if at > began[1]) - looks[0]
 
-    return run(body, 4, params={"draw": draw})
+    return run(body, 4, seed=seed, params={"draw": draw})
 
 
 def work_stealing_of_draws() -> Any:
-    return {"first looks": [work_stealing(draw)["result"] for draw in range(3)]}
+    return {
+        "first looks": [work_stealing(draw)["result"] for draw in range(3)],
+        "of another seed": work_stealing(seed=1)["result"],
+        "between looks": work_stealing(pause_s=3.3)["result"],
+    }
 
 
 def worker_ttl() -> Any:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed.worker import thread_state
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.simulated import cluster
 from scalescope.clusters.simulated.links import FairShares, Flow, Link, Links
 from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
 from scalescope.errors import InvalidField
@@ -186,3 +189,20 @@ def test_an_invalid_bandwidth_is_refused(text: object) -> None:
     with pytest.raises(InvalidField) as caught:
         SimulatedSpec(bandwidth=text)  # type: ignore[arg-type]
     assert caught.value.field == "cluster.bandwidth"
+
+
+def test_a_task_waits_for_packing_in_few_steps_even_if_each_step_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, clock = list[float](), SimpleNamespace(now=0.2, settle=lambda: None)
+
+    def sleep(seconds: float) -> None:
+        steps.append(seconds)
+        assert len(steps) < 50
+        clock.now += seconds + 2e-5
+
+    clock.sleep = sleep
+    monkeypatch.setattr(cluster, "CLOCK", clock)
+    state = SimpleNamespace(address="one", state=SimpleNamespace(nthreads=2))
+    monkeypatch.setattr(thread_state, "execution_state", {"worker": state}, raising=False)
+    monkeypatch.setattr(thread_state, "cpu_share", 1.0, raising=False)
+    packing: Any = SimpleNamespace(cpu_s=lambda address, now: now)  # the worker packs all the time
+    assert cluster._packing_delay(packing, 0.0) == pytest.approx(0.2, abs=1e-3)
