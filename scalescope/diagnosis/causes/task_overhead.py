@@ -5,7 +5,9 @@ from __future__ import annotations
 from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.inside_tasks import (
+    BY_DATES,
     BY_ROWS,
+    DATES,
     IMPORT,
     PICKLE,
     ROWS,
@@ -29,6 +31,8 @@ REMEDIES = {
     "`client.scatter(..., broadcast=True)` and pass the future",
     ROWS: "compute with whole columns (`numpy.where`, arithmetic of columns); where that is impossible, loop over the "
     "values of columns (`[f(a, b) for a, b in zip(df.a, df.b)]`)",
+    DATES: "pass the dates' own `format=` to `to_datetime` or `read_csv` (`date_format=`), such as `'%d.%m.%Y'`, which "
+    "reads all dates of a column at once",
     "boto3": "make the client once in each process, in a function under `functools.cache`",
     "botocore": "make the client once in each process, in a function under `functools.cache`",
     "numba": "keep compiled functions (`numba.njit(cache=True)`) in a module that workers import, or compile them when "
@@ -38,6 +42,7 @@ REMEDIES = {
         "compress less (`compresslevel=1`, `preset=0`; 9 is what gzip does otherwise), or not at all",
     ),
 }
+SAVES = {DATES: 0.9}  # share of the time that the remedy saves, if not all of it
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
 KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
@@ -49,9 +54,9 @@ TASK_OVERHEAD = TrialCause(
     code="task-overhead",
     title="What surrounds the work costs more",
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
-    "compressing files, in pandas on an object of each row (`apply(..., axis=1)`, `iterrows`), in a call that reads "
-    "something and that each task makes with equal arguments (events of topic same-call), or in a framework around the "
-    "user's function and not in that function (table inside).",
+    "compressing files, in pandas on an object of each row (`apply(..., axis=1)`, `iterrows`) or the format of each "
+    "date, in a call that reads something and that each task makes with equal arguments (events of topic "
+    "same-call), or in a framework around the user's function and not in that function (table inside).",
     ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What only the "
     "first tasks of a thread load; imports once in each worker that the script starts are information. Deserialising "
     "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
@@ -82,6 +87,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     module = what.partition("`")[2].partition("`")[0]
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
+    saved_s = observation.saved_s(SAVES.get(kind, 1.0) * spent.seconds, TASK_OVERHEAD.parts)
     moves = once and observation.made_at is not None  # the script's own workers would import as long, earlier
     return TASK_OVERHEAD.finding(
         observation,
@@ -91,7 +97,9 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"{', once in each process' if once else ''}.",
         f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
         if moves
-        else Remedy(remedy, saved_s=0.0 if "iterrows" in what else None),  # part of the time takes values out of rows
+        else Remedy(
+            remedy, saved_s=0.0 if "iterrows" in what else saved_s
+        ),  # part of the time takes values out of rows
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
@@ -132,6 +140,8 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
     if kind == PICKLE:
         at = next((i for i, frame in enumerate(path) if "pickle" in frame and not is_users(frame)), len(path) - 1)
         return f"in `{path[at].removesuffix('()')}`" if path else "in pickles", path[: max(at, 0)]
+    if kind == DATES:
+        return "in pandas on guessing the format of each date", path[: path.index(BY_DATES)]
     if kind == ROWS:
         at = next(i for i, frame in enumerate(path) if frame in BY_ROWS)
         call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"

@@ -20,8 +20,9 @@ from scalescope.model.records import SAME_CALL
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
 ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
-# Kinds of overhead around the work of a task, besides names of libraries; `ROWS`: pandas makes an object of each row
-IMPORT, PICKLE, ROWS = "import", "pickle", "rows"
+# Kinds of overhead around the work of a task, besides names of libraries; `ROWS`: pandas makes an object of each row;
+# `DATES`: it guesses the format of each date
+IMPORT, PICKLE, ROWS, DATES = "import", "pickle", "rows", "dates"
 
 LIKE = 0.5  # share of a prefix's sampled tasks with a call, from which all its tasks count as making the call
 READING = 0.25  # share of a call's samples that show it reading, from which the call counts as loading something
@@ -45,6 +46,8 @@ _TAKEN = {"BlockingIOError", "FileExistsError"}  # errors of a lock that another
 # Functions of pandas that go through rows (the first one also through columns), and those that make the object of a row
 BY_ROWS = ("pandas.core.apply.apply_series_generator", "pandas.core.frame.iterrows")
 _MAKES_ROWS = ("pandas.core.apply.series_generator", "pandas.core.frame.iterrows")
+BY_DATES = "pandas.core.arrays.datetimes.objects_to_datetime64"
+_GUESSES = ("dateutil", "_strptime")  # libraries that read one date
 SHORT_ROWS = 0.05  # least share of the time by rows in which rows are made; with less, the function itself is the work
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # end of a call that was made while an exception was handled
@@ -266,6 +269,8 @@ def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
     frames = stack.frames
     if _by_rows(observation, prefix) and not {*BY_ROWS}.isdisjoint(frames) and _in_pandas(frames):
         return ROWS
+    if BY_DATES in frames and any(_library(frame) in _GUESSES for frame in frames):
+        return DATES
     for place, frame in enumerate(frames):
         if _library(frame) == "distributed":  # distributed pickles what tasks send
             return ""

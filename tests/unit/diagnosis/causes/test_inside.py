@@ -130,6 +130,7 @@ def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(stack):
 
 APPLY = "job.py:7 load;pandas.core.frame.apply;pandas.core.apply.apply_series_generator"
 MAKES, TAKES = f"{APPLY};pandas.core.apply.series_generator", f"{APPLY};job.py:3 price;pandas.core.series.__getitem__"
+DATES = "job.py:7 load;pandas.core.tools.datetimes.to_datetime;pandas.core.arrays.datetimes.objects_to_datetime64"
 ITERATES = "job.py:7 load;pandas.core.frame.iterrows;pandas.core.series.__init__"
 
 
@@ -139,6 +140,7 @@ ITERATES = "job.py:7 load;pandas.core.frame.iterrows;pandas.core.series.__init__
         pytest.param({MAKES: 0.2, TAKES: 0.7, f"{APPLY};job.py:3 price": 0.1}, 0.9, id="rows"),
         pytest.param({ITERATES: 0.6, "job.py:7 load": 0.4}, 0.6, id="iterrows"),
         pytest.param({TAKES: 1.0}, 0, id="columns"),
+        pytest.param({DATES: 1.0}, 0, id="dates that are read at once"),
         pytest.param(
             {MAKES: 0.01, f"{APPLY};job.py:3 price;scipy.optimize.solve": 0.99}, 0, id="the function is the work"
         ),
@@ -158,6 +160,7 @@ def test_objects_of_rows_count_as_overhead_where_the_function_of_a_row_is_short(
     [
         pytest.param({IMPORT: 0.95, COMPUTE: 0.05}, id="import"),
         pytest.param({PICKLE: 0.95, COMPUTE: 0.05}, id="pickle"),
+        pytest.param({f"{DATES};dateutil.parser._parser.parse": 0.95, COMPUTE: 0.05}, id="dates"),
         pytest.param({"job.py:7 load;boto3.client;boto3.session.client": 0.95, COMPUTE: 0.05}, id="boto3"),
         pytest.param({"job.py:7 load;numba.core.dispatcher._compile_for_args": 0.95, COMPUTE: 0.05}, id="numba"),
         pytest.param({"job.py:7 load;gzip.write;self.compress.compress()": 0.95, COMPUTE: 0.05}, id="gzip"),
