@@ -153,7 +153,7 @@ META = "dask.meta"  # value of the column `what`: Dask called a function of task
 TRAVERSED = "dask.delayed"  # value of the column `what`: a call of a delayed function searched its arguments
 HASHED = "dask.tokenize "  # begins values of the column `what`: Dask hashed the data that the call got, to name it
 # Last names of calls of which that is told, and what to pass so that the data gets a random name
-NOT_HASHED = {"scatter": "hash=False", "from_array": "name=False"}
+NOT_HASHED = {"scatter": "hash=False", "from_array": "name=False", "submit": "pure=False", "map": "pure=False"}
 LOCAL = "dask.local"  # value of the column `what`: one of Dask's own schedulers computed in the client's process
 JOBLIB = "joblib"  # value of the column `what`: joblib computed without the cluster
 PAST_THE_CLUSTER = (LOCAL, JOBLIB)

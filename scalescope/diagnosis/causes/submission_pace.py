@@ -9,6 +9,8 @@ from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
+    SubmissionLoop,
+    hashing,
     loop,
     loop_evidence,
     one_by_one,
@@ -24,7 +26,8 @@ from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_pr
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import RESULTS_FIT, room
 from scalescope.model import words
-from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
+from scalescope.model.finding import IN_FLIGHT, Evidence, Finding, Place
+from scalescope.model.records import NOT_HASHED
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # fewest tasks of a graph that counts as a narrow round, not as one item of a loop
@@ -212,24 +215,33 @@ def slow_submission(observation: Observation) -> Finding | None:
     mean_s = float((attempts.stop - attempts.start).mean())
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     each = tasks_per_graph(found)
-    scatters = scattering(observation, found)
+    place, remedy = _faster(observation, found, prefix)
     return SLOW_SUBMISSION.finding(
         observation,
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
         f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
         f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
-        Remedy(SCATTER_ONCE.format(line=scatters.line), saved_s=sent_at_once_saves_s(observation))
-        if scatters
-        else Remedy(
-            f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
-            f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
-            saved_s=sent_at_once_saves_s(observation, in_tasks=True),
-            otherwise=_a_few_at_a_time(observation, prefix),
-        ),
+        remedy,
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
-        place=scatters or asked_at(observation),
+        place=place,
+    )
+
+
+def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tuple[Place | None, Remedy]:
+    """What makes the loop send faster, and the line that it concerns."""
+    if (hashes := hashing(observation, found)) is not None:
+        place, call, hashed_s = hashes
+        given = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`, so that Dask does not hash the "
+        return place, Remedy(given + "arguments to name the task (equal calls then run again)", saved_s=hashed_s)
+    if (place := scattering(observation, found)) is not None:
+        return place, Remedy(SCATTER_ONCE.format(line=place.line), saved_s=sent_at_once_saves_s(observation))
+    return asked_at(observation), Remedy(
+        f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
+        f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
+        saved_s=sent_at_once_saves_s(observation, in_tasks=True),
+        otherwise=_a_few_at_a_time(observation, prefix),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats, Ints
+from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.graph_from_records import PROMPT, sent_after_waiting
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
@@ -15,7 +15,7 @@ from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.finding import SENT, Evidence, Place
-from scalescope.model.records import SENDING
+from scalescope.model.records import HASHED, SENDING
 from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
@@ -212,19 +212,38 @@ def packing(observation: Observation) -> GraphPacking | None:
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
     sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
-    packed = _client_s(observation, found.begin, found.end)[sends].sum()
+    packed = _client_s(observation, found.begin, found.end)[sends & ~_hashes(observation)].sum()
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
 
 
+def _hashes(observation: Observation) -> Bools:
+    return np.array([str(what).startswith(HASHED) for what in observation.column("client", "what")], dtype=bool)
+
+
 def scattering(observation: Observation, found: SubmissionLoop) -> Place | None:
     """The line of a loop at which the client scatters data for most of the time between graphs; None if it does not."""
     scatters = np.array([call == "scatter" for call in observation.client_calls], dtype=bool)
-    seconds = np.where(scatters, _client_s(observation, found.begin, found.end), 0.0)
-    if seconds.sum() < found.seconds / 2:
+    row, _ = _mostly(observation, found, scatters)
+    return None if row is None else Place.of(str(observation.column("client", "where")[row]))
+
+
+def hashing(observation: Observation, found: SubmissionLoop) -> tuple[Place | None, str, float] | None:
+    """Line, call and seconds of a loop whose time Dask spends mostly on hashing arguments; None if it does not."""
+    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
+    row, seconds = _mostly(observation, found, sends & _hashes(observation))
+    if row is None:
         return None
-    return Place.of(str(observation.column("client", "where")[int(seconds.argmax())]))
+    where, what = (str(observation.column("client", name)[row]) for name in ("where", "what"))
+    return Place.of(where), what.removeprefix(HASHED), seconds
+
+
+def _mostly(observation: Observation, found: SubmissionLoop, chosen: Bools) -> tuple[int | None, float]:
+    """The longest of these rows of the table `client`, None unless they fill most of the loop; and their seconds."""
+    seconds = np.where(chosen, _client_s(observation, found.begin, found.end), 0.0)
+    total = float(seconds.sum())
+    return None if total < found.seconds / 2 else int(seconds.argmax()), total
 
 
 def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:

@@ -126,18 +126,23 @@ def test_the_search_for_dasks_objects_in_an_argument_is_marked_as_such() -> None
     assert found["call", TRAVERSED, 0] > 0.5 * sum(found.values())
 
 
-@pytest.mark.parametrize("scatters", [True, False])
-def test_hashing_of_data_is_marked_beside_the_call_that_got_it(scatters: bool) -> None:
+@pytest.mark.parametrize("name", ["client.scatter", "client.submit", "da.from_array"])
+def test_hashing_of_data_is_marked_beside_the_call_that_got_it(name: str) -> None:
     with Client(processes=False, n_workers=1, dashboard_address=None) as client:
-        data = {str(i): [i] for i in range(60_000)} if scatters else np.ones(8_000_000)
+        data = np.ones(8_000_000) if name == "da.from_array" else {str(i): [i] for i in range(60_000)}
 
         def call() -> None:
             for _ in range(2):
-                client.scatter([data]) if scatters else da.from_array(data + 1, chunks=1_000_000)
+                match name:
+                    case "client.scatter":
+                        client.scatter([data])
+                    case "client.submit":
+                        client.submit(len, data)
+                    case _:
+                        da.from_array(data + 1, chunks=1_000_000)
 
         found = spent(watched(call).columns(0.0))
-    hashed = {what for _, what, _ in found if what.startswith(HASHED)}
-    assert hashed == {HASHED + ("client.scatter" if scatters else "da.from_array")}
+    assert {what for _, what, _ in found if what.startswith(HASHED)} == {HASHED + name}
 
 
 def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:

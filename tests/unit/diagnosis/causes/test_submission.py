@@ -8,9 +8,9 @@ import pytest
 from support.findings import observed, only, watched
 from support.small_cluster import Cluster, Graph, Task, find, in_turn, standing
 
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Place, Severity
 from scalescope.model.large_part import ALL_TASKS, LargePart
-from scalescope.model.records import TASK_WAITS, from_rows
+from scalescope.model.records import HASHED, TASK_WAITS, from_rows
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
 
 EPOCH = 1_000.0
@@ -195,6 +195,14 @@ def test_data_that_is_scattered_in_each_round_of_a_loop_is_scattered_once(golden
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
     rows = [(0.15, ("my_job.py:38 run", "client.scatter", 1)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
     golden(find(watched(run, *rows))["slow-submission"])
+
+
+@pytest.mark.parametrize("nbytes", [1000, 400_000])
+def test_arguments_that_are_hashed_in_each_round_of_a_loop_get_a_random_name(nbytes, golden_once):
+    run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i, nbytes=nbytes) for i in range(40)])
+    rows = [(0.15, ("my_job.py:38 run", HASHED + "client.submit", 0)), (0.05, ("my_job.py:37 run", "load", 0))] * 40
+    finding = golden_once(find(watched(run, *rows))["slow-submission"])
+    assert finding.place == Place("my_job.py", 38, "run")
 
 
 # ------------------------------------------------------------------ large graph
