@@ -18,6 +18,11 @@ from scalescope.model.words import percent, plural
 
 FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
 LARGE = 1_000_000  # mean bytes fetched per task that matter even if they came fast
+OF_BAG = "shuffle-join"  # part of the prefix of tasks that bring the groups of a bag's `groupby` together
+FOLDBY = (
+    "where each group is reduced to a value, call `foldby` instead of `groupby`: it reduces within each partition, so "
+    "that little moves"
+)
 SHARED = 0.5  # share of the bytes moved that one result must have to be worth a broadcast
 
 
@@ -65,6 +70,8 @@ def transfer_bound(observation: Observation) -> Finding | None:
         f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)",
         change=_one_worker(observation),
     )
+    if OF_BAG in prefix:
+        remedy = Remedy(FOLDBY)
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
         Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),

@@ -56,9 +56,10 @@ def test_one_process_with_all_threads_is_advised_where_one_host_has_them(hosts, 
     assert finding.gain.change == change
 
 
-def test_transferred_bytes_count_once_for_each_receiving_worker(golden):
+@pytest.mark.parametrize("prefix", ["read", "shuffle-shuffle-join-total"])
+def test_transferred_bytes_count_once_for_each_receiving_worker(prefix, golden):
     loads = [Task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
-    reads = [Task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
+    reads = [Task(0.5, prefix, ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
     golden(found(Cluster(4).run(loads + reads))["transfer-bound"])
 
 
