@@ -18,7 +18,7 @@ from scalescope.diagnosis.evidence.submissions import (
     sending_once_s,
     submissions,
 )
-from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.task_table import largest_prefix, task_column, task_needs, task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import ENOUGH
 from scalescope.model import words
@@ -43,6 +43,7 @@ LARGE_GRAPH = TrialCause(
 )
 
 
+LIKE = 1.1  # largest ratio of two sums of bytes that count as the same data
 ONLY_NEEDED = Remedy(
     "send only the tasks that are needed: `[x] = dask.optimize(x)` before `x` is computed or passed on, or "
     "`df.partitions[i]` in place of `df.to_delayed()[i]`"
@@ -88,6 +89,11 @@ def large_graph(observation: Observation) -> Finding | None:
         remains_s=sending_once_s(observation),
     )
     remedy = elsewhere if by_bytes else fewer
+    if gathered := _gathered(observation, float(sent.time[worst]), nbytes):
+        remedy = Remedy(
+            f"pass the futures of `{gathered}` to the next step, without gathering their results in between: "
+            "`client.map(step, futures)`"
+        )
     one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
     of_what = largest_part(observation) if by_bytes else _most_tasks(observation, tasks)
     if needless(observation)[worst]:
@@ -119,6 +125,16 @@ def large_graph(observation: Observation) -> Finding | None:
         confidence=0.9,
         place=large_at(observation) if by_bytes else asked_at(observation),
     )
+
+
+def _gathered(observation: Observation, before: float, nbytes: int) -> str:
+    """Prefix of tasks whose results, which no task needed, are as large as a graph that was sent later; else empty."""
+    attempts, (_, needs) = observation.measured, task_needs(observation)
+    own = task_column(observation, "nbytes") * (attempts.useful & (attempts.stop <= before))
+    own[needs] = 0.0
+    if not nbytes / LIKE <= own.sum() <= LIKE * nbytes:
+        return ""
+    return largest_prefix(own, observation)[0]
 
 
 def _widest(observation: Observation) -> tuple[str, int]:

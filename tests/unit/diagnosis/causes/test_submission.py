@@ -230,8 +230,10 @@ def test_a_graph_of_tasks_that_nothing_needs_is_found(sent, golden_once):
         assert golden_once(findings["large-graph"]).lost_s == pytest.approx(4 * 2.0)
 
 
-def test_a_large_graph_sent_later_is_found(golden):
-    tasks = [*[Task(10.0)] * 4, *[Task(10.0, graph=1)] * 4]
+@pytest.mark.parametrize("gathered", [28, 250_000_000])
+def test_a_large_graph_sent_later_is_found(gathered, golden):
+    """It may consist of what the client had gathered."""
+    tasks = [*[Task(10.0, "load", nbytes=gathered)] * 4, *[Task(10.0, graph=1)] * 4]
     observation = Cluster(4).run(tasks, [Graph(), Graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
     observation.tables["graphs"]["time"][1] -= 10.0
     assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 10.0)
