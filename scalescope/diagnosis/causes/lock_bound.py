@@ -9,13 +9,16 @@ from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
-# Remedies by the last name of the call that waits.
+FROM_ARRAY = "dask.array.core.getter"  # frame that reads a chunk of the source of `from_array`
+# Remedies by that frame, or by the last name of the call that waits.
 REMEDIES = {
     "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
     "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",
     "execute": "keep transactions short (compute first, then write and commit), write in one task at the end, or use a "
     "database that takes several writers",
     "commit": "write in one task at the end, or use a database that takes several writers",
+    FROM_ARRAY: "pass `lock=False` to `from_array`, if several threads may read its source at once (Zarr, memory maps, "
+    "NumPy); else use processes of one thread (`threads_per_worker=1`), each of which has a lock of its own",
     "get": "let the pool have as many entries as there are threads",
 }
 OTHERWISE = (
@@ -57,7 +60,9 @@ def lock_bound(observation: Observation) -> Finding | None:
     if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
         return None
     name = spent.path[-1].removesuffix("()").rpartition(".")[2]
-    remedy = REMEDIES.get("get" if "queue.get" in spent.path else name, OTHERWISE)
+    within = {"queue.get": "get", FROM_ARRAY: FROM_ARRAY}
+    name = next((within[frame] for frame in within if frame in spent.path), name)
+    remedy = REMEDIES.get(name, OTHERWISE)
     turns = remedy == OTHERWISE and not spent.takes_a_lock
     what, call = "its turn" if turns else "a lock", AFTER.sub("", spent.function)
     return LOCK_BOUND.finding(

@@ -69,7 +69,10 @@ def test_library_code_called_by_another_library_counts_as_work():
     "call",
     [
         *("lock.__enter__()", "self._lock.acquire()", "fcntl.flock()", "filelock._api.acquire;time.sleep()"),
-        "dask.utils.__enter__;self.lock.__enter__()",
+        *(
+            "dask.utils.__enter__;self.lock.__enter__()",
+            "dask.array.core.getter;dask.utils.acquire;self.lock.acquire()",
+        ),
     ],
 )
 def test_a_lock_is_named_by_its_call(call, golden):
