@@ -62,7 +62,7 @@ SEQUENTIAL_GRAPH = SweepCause(
     "and at least 10 % of the worker time had no task to run.",
     ruled_out_by="Independent tasks that were sent one by one (results-awaited-in-loop, slow-submission). A chain "
     "that is one long task (straggler, skewed-tasks, slow-worker).",
-    remedy="Ask for about T1/T∞ threads, or shorten the longest chain of dependent tasks",
+    remedy="Shorten the longest chain of dependent tasks, or ask for about T1/T∞ threads",
     link="https://docs.dask.org/en/stable/phases-of-computation.html",
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN, Term.THREADS),
@@ -89,8 +89,8 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         Severity.MEDIUM,
         f"{asked_and_used(worst, metrics)}: its {plural(metrics.tasks, 'task')} depend on each other so that no more "
         f"than {number(busy)} threads can be busy on average{why}",
-        f"ask for about {max(1, math.ceil(busy)):,} threads, or shorten the longest dependency path "
-        f"({number(span_s)} s){fewer}",
+        f"shorten the longest dependency path ({number(span_s)} s): where results are combined one after another, "
+        f"combine them pairwise, in a tree{fewer}; or ask for about {max(1, math.ceil(busy)):,} threads",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
         Evidence("that path with fetching and handing over, s", path_s, "tables tasks and dependencies"),
