@@ -74,9 +74,9 @@ DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
     needs="Tasks that may run anywhere waited behind others on the workers that hold their inputs (a quarter of the "
-    "workers at most, where inputs were not recorded), while threads of workers present from the start were idle.",
-    ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined late (late-workers). Idle threads "
-    "on the same workers (tiny-tasks).",
+    "workers at most, where inputs were not recorded), while threads of workers that had joined before were idle.",
+    ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined when the tasks waited already "
+    "(late-workers). Idle threads on the same workers (tiny-tasks).",
     remedy="Divide or replicate the input, or tell Dask how long the tasks take so that it moves them",
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),

@@ -152,7 +152,7 @@ class TasksNearData:
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
     recorded: bool  # True if their inputs are known to lie there
     source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`
-    lost_s: float  # thread-seconds that other workers, there from the first, were idle meanwhile
+    lost_s: float  # thread-seconds that other workers, there before the tasks were ready, were idle meanwhile
 
 
 NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, VARIOUS, 0.0)
@@ -178,7 +178,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
     if not recorded and count > max(1, CERTAIN_FEW * len(attempts.addresses)):
         return NOWHERE
     tasks, line = tasks[np.isin(attempts.worker[tasks], workers)], timeline(observation)
-    idle, there = line.idle, attempts.members.joined <= 0
+    idle, there = line.idle, attempts.members.joined <= max(float(attempts.prepared_from[tasks].min()), 0.0)
     free = idle if there.all() else np.minimum(idle, free_threads(observation, there))
     since = np.clip(free_from(observation), attempts.prepared_from, begin)  # a free thread gets its task at once
     handed = since < begin

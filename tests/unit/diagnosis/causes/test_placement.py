@@ -136,11 +136,11 @@ def test_workers_that_nobody_needed_or_that_replace_others_are_not_late():
 
 
 @pytest.mark.parametrize("workers", SIZES)
-@pytest.mark.parametrize("seconds", [0.2, 5.0])
-def test_tasks_that_stay_at_one_shared_input_are_found_as_data_locality(workers, seconds, golden_once):
+@pytest.mark.parametrize(("seconds", "joined"), [(0.2, {}), (5.0, {}), (5.0, {0: 0.05})])
+def test_tasks_that_stay_at_one_shared_input_are_found_as_data_locality(workers, seconds, joined, golden_once):
     tasks = [Task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
     tasks += [Task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
-    finding = golden_once(only(find(Cluster(workers).run(tasks)), "data-locality"))
+    finding = golden_once(only(find(Cluster(workers, joined=joined).run(tasks)), "data-locality"))
     assert finding.severity is Severity.HIGH
     assert finding.confidence == 0.9
 
