@@ -135,7 +135,7 @@ def run_basins(kept):
             time.sleep(0.01)
             return len(worker.store[f"{i}.json"])
 
-        client.gather(client.map(read_basin, range(60), path=folder))
+        client.gather(client.map(read_basin, range(240), path=folder))
 
 
 @script("task-overhead", near="tiny-tasks gil-bound healthy undersubscribed-threads client-busy")

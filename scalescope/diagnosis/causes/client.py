@@ -41,6 +41,7 @@ OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "registe
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
+WORTH_META = 0.2  # share of the worker time; a call for what a function returns takes no longer for more data
 # Times, and share of the seconds, of doing the same while tasks ran, from which that is the client's habit
 OFTEN, OVERLAP = 2, 0.02
 ALL_AT_ONCE = 0.8  # mean calls of actors at a time per worker, from which all workers are in use
@@ -93,7 +94,7 @@ class ClientSpending:
         if not self.what.startswith(HASHED):
             return None
         call = self.what.removeprefix(HASHED)
-        remedy = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`: the data gets a random name"
+        remedy = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`, which then names it at random"
         return f"hashed what it gives to `{words.cut(call)}`, to name it,", remedy
 
     @property
@@ -168,7 +169,8 @@ CLIENT_BUSY = TrialCause(
     "between graphs or after the last task) while the client ran its own code, as samples of its stack show.",
     ruled_out_by="The client waited for the cluster (client-waits). It sent graphs in a loop (slow-submission, "
     "results-awaited-in-loop). It packed a large graph (large-graph) or tasks that carry data (serialisation-bound). "
-    "Imports are reported for information only: a process imports once.",
+    "Imports are reported for information only: a process imports once. So are calls for what a function returns that "
+    "take less than 20 % of the worker time.",
     remedy="Move that code into tasks, run it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
@@ -198,7 +200,9 @@ def client_busy(observation: Observation) -> Finding | None:
             did, remedy = "searched the arguments of delayed functions for Dask's objects, item by item,", WRAP_ONCE
         elif spent.hashed:
             did, remedy = spent.hashed
-        return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
+        finding = spent.finding(CLIENT_BUSY, observation, did, "", remedy)
+        little = spent.what == META and observation.share_of(spent.lost_s) < WORTH_META
+        return replace(finding, severity=Severity.INFO) if little else finding
     if spent := ClientSpending.of(observation, own, without):
         did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"
         if spent.what == FLOW:
