@@ -192,7 +192,8 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
     )
 
 
-def _unmanaged(observation: Observation, kept: KeptMemory) -> str:
+def unmanaged_remedy(observation: Observation, kept: KeptMemory) -> str:
+    """What to do about memory of tasks besides their results."""
     several = SEVERAL_THREADS.holds(observation)
     less = "let it need less at once"
     if kept.stays:
@@ -264,7 +265,7 @@ def memory_paused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{text}.",
-        _unmanaged(observation, kept) if kept else _remedy(observation, what) if what else _by_graph(observation),
+        unmanaged_remedy(observation, kept) if kept else _remedy(observation, what) if what else _by_graph(observation),
         Evidence("pauses", len(pauses.worker), "events worker-status-change"),
         Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
         Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
@@ -286,7 +287,7 @@ def _stopped(observation: Observation) -> Finding | None:
     if block is not None and (kept is None or COPIES * block.nbytes >= kept.each):
         kept, why, remedy = None, f": {block.text}", block.remedy
     elif kept is not None:
-        why, remedy = f": {kept.text}", _unmanaged(observation, kept)
+        why, remedy = f": {kept.text}", unmanaged_remedy(observation, kept)
     return MEMORY_PAUSED.standing(
         observation,
         f"{plural(tasks, 'task')} (`{groups[0].prefix}`) waited for workers that paused because their memory "

@@ -8,8 +8,9 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.causes.memory import unmanaged_remedy
 from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures, given_up
-from scalescope.diagnosis.evidence.kept_memory import large_block
+from scalescope.diagnosis.evidence.kept_memory import kept_memory, large_block
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
     MORE_MEMORY,
@@ -67,10 +68,11 @@ def worker_died(observation: Observation) -> Finding | None:
     refused = len(given_up(observation))
     more += f"; the scheduler gave up on {plural(refused, 'task')} (KilledWorker)" if refused else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    block = large_block(observation) if how.look == MORE_MEMORY else None
+    block, kept = (large_block(observation), kept_memory(observation)) if how.look == MORE_MEMORY else (None, None)
+    filled = block or (kept if kept and kept.stays else None)
     said = (
-        f" {words.capital(block.text)}."
-        if block
+        f" {words.capital(filled.text)}."
+        if filled
         else ""
         if not last.words or last.words.startswith(("Fatal", KUBERNETES))
         else f" Its log ends: {last.words}."
@@ -80,7 +82,7 @@ def worker_died(observation: Observation) -> Finding | None:
         lost_with_workers(observation),
         f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}"
         + untold(observation),
-        block.remedy if block else how.look,
+        block.remedy if block else unmanaged_remedy(observation, kept) if kept and filled else how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),
         *traces_of(dead),

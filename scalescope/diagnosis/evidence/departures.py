@@ -10,7 +10,7 @@ import numpy as np
 
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
-from scalescope.model.records import KUBERNETES, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import KUBERNETES, OVER_MEMORY, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 
 SETTLE_S = 1.0  # seconds after the last attempt in which a departure still belongs to it
 NEAR_S = 2.0  # seconds between the scheduler's and the nanny's report of one death
@@ -44,7 +44,7 @@ def departures(observation: Observation) -> tuple[Departure, ...]:
         return ()
     asked = _asked_to_leave(observation, {str(row[0]) for row in gone})
     held, codes, words = _held(observation), _exit_codes(observation, gone), _last_words(observation)
-    over_memory = {str(message.get("worker")) for _, message in observation.events("worker-restart-memory")}
+    over_memory = {str(message.get("worker")) for _, message in observation.events(OVER_MEMORY)}
     return tuple(
         Departure(
             worker=worker,

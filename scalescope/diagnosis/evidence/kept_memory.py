@@ -10,11 +10,12 @@ from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_o
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
-from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.records import OVER_MEMORY, STATUS_FINISHED
 
 FRESH = 120 * 2**20  # bytes that the process of a worker takes before its first task
 SPARE = 1.2  # factor of an advised limit on what tasks took, since the last ones may not have been sampled
 PAUSE = 0.80  # share of its memory limit at which a worker begins no more tasks (`distributed.worker.memory.pause`)
+SEVERAL = 3  # tasks for each thread that end before the worker is full, from which they leave something behind
 LET_GO = 0.6  # share of the peak of a process; if it later falls below that, tasks keep nothing
 COPIES = 3  # blocks in memory at once for each thread: an input, the result, and a copy while it is computed
 LARGE = 0.25  # share of a worker's memory for a block on each thread, from which blocks are too large
@@ -70,7 +71,10 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
 
 
 def _fullest(observation: Observation) -> tuple[str, float, float, float, float] | None:
-    """The fullest paused worker: address, most bytes, bytes of results then, least bytes afterwards, and the time."""
+    """The fullest paused worker: address, most bytes, bytes of results then, least bytes afterwards, and the time.
+
+    Without a pause, it is the fullest worker that its nanny ended.
+    """
     if observation.standstill is not None and observation.standstill.memory:
         full = max(observation.standstill.memory, key=lambda each: each.resident)
         return full.worker, full.resident, full.managed, full.resident, np.inf
@@ -84,11 +88,31 @@ def _fullest(observation: Observation) -> tuple[str, float, float, float, float]
         paused |= (worker == i) & (time >= begin) & (time <= end)
     own = np.flatnonzero(paused)
     if not len(own) or not rss[own].any():
-        return None
+        return _ended_by_nanny(observation)
     worst = own[rss[own].argmax()]
     after = (worker == worker[worst]) & (time >= time[worst])
     address = observation.measured.addresses[worker[worst]]
     return address, float(rss[worst]), float(managed[worst]), float(rss[after].min()), float(time[worst])
+
+
+def _ended_by_nanny(observation: Observation) -> tuple[str, float, float, float, float] | None:
+    ended = {str(told["worker"]): (float(told["rss"]), when) for when, told in observation.events(OVER_MEMORY)}
+    if not ended:
+        return None
+    address = max(ended, key=lambda each: ended[each])
+    resident, when = ended[address]
+    columns = (observation.column("tasks", name) for name in ("worker", "status", "stop"))
+    own = np.array(
+        [
+            worker == address and status == STATUS_FINISHED and stop <= when
+            for worker, status, stop in zip(*columns, strict=True)
+        ],
+        dtype=bool,
+    )
+    # Tasks that end one after another, until the next one is too much, leave something behind.
+    stays = resident >= 2 * FRESH and own.sum() >= SEVERAL * observation.trial.point.threads_per_worker
+    later = resident if stays else 0.0
+    return address, resident, float(observation.numbers("tasks", "nbytes")[own].sum()), later, when
 
 
 @dataclass(frozen=True)

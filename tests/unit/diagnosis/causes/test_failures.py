@@ -13,7 +13,7 @@ from support.small_cluster import address
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
-from scalescope.model.records import from_rows
+from scalescope.model.records import OVER_MEMORY, from_rows
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
@@ -209,14 +209,14 @@ def test_a_worker_killing_task_is_reported_with_how_the_processes_ended(golden, 
         around = ([("ERROR", "something")], [("WARNING", "of the container that came after")]) if logs else ([], [])
         story.logs += [(worker, *each) for each in (*around[0], *logs, *around[1])]
         if over_memory:
-            story.events.append((1.0, "worker-restart-memory", {"worker": worker, "pid": 1, "rss": 10**9}))
+            story.events.append((1.0, OVER_MEMORY, {"worker": worker, "pid": 1, "rss": 10**9}))
     golden(find(story.observation())["worker-killing-task"])
 
 
 @pytest.mark.parametrize(("mebibytes", "said"), [(40, True), (2, False)])
 def test_inputs_that_fill_the_worker_of_a_task_are_told_with_the_memory_that_they_need(golden_once, mebibytes, said):
     story = worker_killing(4, 11, code=-15)
-    story.events += [(1.0, "worker-restart-memory", {"worker": each, "pid": 1, "rss": 1}) for each in story.dead()]
+    story.events += [(1.0, OVER_MEMORY, {"worker": each, "pid": 1, "rss": 1}) for each in story.dead()]
     seen = story.observation()
     tasks, workers = dict(seen.tables["tasks"]), dict(seen.tables["workers"])
     bad, finished = tasks["key"].index(story.bad), [row for row, each in enumerate(tasks["status"]) if not each][:10]
@@ -311,6 +311,21 @@ def test_a_worker_killed_by_a_planned_fault_is_named_as_such(golden):
     seen = story.observation()
     seen.trial.facts["fault"] = {"worker": address(0)}
     golden(find(seen)["worker-died"])
+
+
+@pytest.mark.parametrize(("before", "mebibytes"), [(8, 500), (2, 500), (8, 130)])
+def test_what_tasks_leave_in_the_processes_of_dead_workers_is_told(before, mebibytes, golden):
+    """Not if the process ended early, or took little besides its results."""
+    story = Story(4)
+    for worker in range(2):
+        for item in range(before):
+            story.finished(f"decode-{worker}{item}", worker, item)
+        story.dies(worker, before, before + 0.5, f"decode-{worker}9", code=-15)
+        story.finished(f"decode-{worker}9", 3, before + 1.0 + worker)
+    rss = mebibytes * 2**20
+    story.events += [(9.0, OVER_MEMORY, {"worker": each, "pid": 1, "rss": rss}) for each in story.dead()]
+    finding = golden(find(story.observation())["worker-died"])
+    assert ("`decode`" in finding.remedy) == (before > 2 and mebibytes > 130)
 
 
 def test_a_worker_death_in_a_valid_trial_is_not_severe():
