@@ -31,7 +31,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
         *("left_out:pre_dispatch", _PASSED_ON),
     ),
     "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES, "left_out:pre_dispatch"),
-    "slow-submission": (_UNHASHED, "scatter:before_the_loop", _LOOP),
+    "slow-submission": (_UNHASHED, _SCATTER, "scatter:before_the_loop", _LOOP),
     "recomputation": (_LOOP, _PERSIST, "persist_where_made:rewrite", "pure_calls:rewrite"),
     "client-waits": (_UNHASHED, _LOOP, _SCATTER, _PASSED_ON, "computed_late:rewrite", "left_out:restart"),
     "client-busy": (

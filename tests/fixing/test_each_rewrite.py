@@ -208,11 +208,12 @@ SCRIPTS = {
     """,
     "scatter": """
         def look_up(part, table):
+            time.sleep(0.05)
             return table[part]
 
         ---
-        table = {i: str(i) for i in range(120_000)}
-        print(len(client.gather([client.submit(look_up, part, table) for part in range(12)])))
+        table = {i: str(i) for i in range(240_000)}
+        print(len(client.gather([client.submit(look_up, part, table, pure=False) for part in range(24)])))
     """,
     "scatter:before_the_loop": """
         def look_up(part, table):

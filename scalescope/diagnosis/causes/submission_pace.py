@@ -22,6 +22,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
     unwanted_s,
     wide_rounds,
 )
+from scalescope.diagnosis.evidence.submissions import SCATTER, large_at, sent_again
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import RESULTS_FIT, room
@@ -235,6 +236,11 @@ def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tup
     """What makes the loop send faster, and the line that it concerns."""
     if (hashes := hashing(observation, found)) is not None:
         place, call, hashed_s = hashes
+        if sent_again(observation):
+            at = large_at(observation)
+            return at, Remedy(
+                f"keep what all calls get out of them: {SCATTER}", saved_s=hashed_s, remains_s=hashed_s / found.graphs
+            )
         given = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`, so that Dask does not hash the "
         return place, Remedy(given + "arguments to name the task (equal calls then run again)", saved_s=hashed_s)
     if (place := scattering(observation, found)) is not None:

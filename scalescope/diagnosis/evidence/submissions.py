@@ -100,6 +100,11 @@ def large_at(observation: Observation) -> Place | None:
     return Place.of(noted[0].where, noted[0].what.removeprefix("argument ").strip("`")) if noted else None
 
 
+def sent_again(observation: Observation) -> bool:
+    """Whether several graphs carried the same large object."""
+    return any(part.again for part in _large_parts(observation))
+
+
 def sending_once_s(observation: Observation) -> float:
     """Seconds in which the client sends once what its graphs carry: the least that `SCATTER` needs."""
     noted, sent = _large_parts(observation), float(submissions(observation).nbytes.sum())

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from scalescope.cli import main as cli
 from scalescope.cli.commands import run
@@ -53,7 +54,8 @@ def test_the_report_on_a_second_cluster_gets_a_numbered_name(report: str, second
     ],
 )
 def test_options_after_the_script_belong_to_the_script(line: str, script: int) -> None:
-    assert cli._script(line.split()) == script
+    words = line.split()
+    assert cli._script(words, typer.main.get_command(cli.app(cli._command(words)))) == script
 
 
 @pytest.fixture

@@ -197,12 +197,15 @@ def test_data_that_is_scattered_in_each_round_of_a_loop_is_scattered_once(golden
     golden(find(watched(run, *rows))["slow-submission"])
 
 
-@pytest.mark.parametrize("nbytes", [1000, 400_000])
-def test_arguments_that_are_hashed_in_each_round_of_a_loop_get_a_random_name(nbytes, golden_once):
+@pytest.mark.parametrize(("nbytes", "again"), [(1000, False), (400_000, False), (400_000, True)])
+def test_arguments_that_are_hashed_in_each_round_of_a_loop_get_a_random_name(nbytes, again, golden):
+    """If all rounds send the same large object, it is sent once instead."""
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i, nbytes=nbytes) for i in range(40)])
+    part = LargePart(nbytes, "work", "argument `table`", "dict", nbytes, 1, "my_job.py:38 in run", again=again)
+    run = observed(replace(run.trial, facts={"large": [part.to_mapping()]}), run.tables)
     rows = [(0.15, ("my_job.py:38 run", HASHED + "client.submit", 0)), (0.05, ("my_job.py:37 run", "load", 0))] * 40
-    finding = golden_once(find(watched(run, *rows))["slow-submission"])
-    assert finding.place == Place("my_job.py", 38, "run")
+    finding = golden(find(watched(run, *rows))["slow-submission"])
+    assert finding.place == Place("my_job.py", 38, "run", "table" if again else "")
 
 
 # ------------------------------------------------------------------ large graph
