@@ -178,7 +178,11 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
     if not recorded and count > max(1, CERTAIN_FEW * len(attempts.addresses)):
         return NOWHERE
     tasks, line = tasks[np.isin(attempts.worker[tasks], workers)], timeline(observation)
-    idle, there = line.idle, attempts.members.joined <= max(float(attempts.prepared_from[tasks].min()), 0.0)
+    idle, there = line.idle, attempts.members.joined <= 0
+    later = attempts.prepared_from[tasks] >= attempts.members.joined.max()
+    waits_s = (begin - attempts.prepared_from)[tasks]
+    if waits_s[later].sum() >= MOST * waits_s.sum():  # all workers had joined before most of the waiting
+        tasks, there = tasks[later], np.ones(len(there), dtype=bool)
     free = idle if there.all() else np.minimum(idle, free_threads(observation, there))
     since = np.clip(free_from(observation), attempts.prepared_from, begin)  # a free thread gets its task at once
     handed = since < begin
