@@ -121,7 +121,7 @@ def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tupl
         made_by = observation.measured.prefix[local.source]
         return (
             f"which hold their input `{name}` ({nbytes})",
-            f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`)"
+            f"copy the result of `{made_by}` to all workers first (`client.replicate`), or divide it into several tasks"
             + (f"{durations}, so that work stealing moves them" if durations else ""),
         )
     if local.recorded and local.source != SCATTERED:
