@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import prefect_home
 
 from scalescope.errors import InfrastructureError
 from scalescope_flows import server as temporary
@@ -26,7 +27,8 @@ print(json.dumps(dataclasses.asdict(result) | {"server": temporary._server.pid})
 
 def without_prefect(folder: Path) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "SCALESCOPE_"))}
-    return {**clean, "PREFECT_HOME": str(folder / "prefect"), "SCALESCOPE_STORE": str(folder / "results.db")}
+    home = prefect_home.fill(folder / "prefect")
+    return {**clean, "PREFECT_HOME": str(home), "SCALESCOPE_STORE": str(folder / "results.db")}
 
 
 def test_a_sweep_needs_no_server(tmp_path: Path) -> None:
