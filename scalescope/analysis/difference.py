@@ -143,10 +143,10 @@ class DifferencePart:
     thread_s: float  # thread-seconds
     low: float | None = None  # lower end of the interval of `seconds`; None with one trial of a side
     high: float | None = None
-    named: bool = False  # whether it is large enough, and not chance
+    named: bool = False  # True if the difference is large enough, and not chance
     tasks: tuple[float, float] | None = None  # number of tasks of A and of B, on average over trials
     per_task_s: tuple[float, float] | None = None
-    where: str = ""  # where the threads of a part of tasks were longer, or the line that sent the tasks
+    where: str = ""  # line at which threads of a part were longer, or that sent the tasks
 
 
 @dataclass(frozen=True)

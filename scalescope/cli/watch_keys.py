@@ -51,7 +51,7 @@ class KeyedDisplay:
     watch: ClusterWatch
     live: Live
     keys: int  # descriptor from which keys are read
-    records: bool = False  # whether a report will be written
+    records: bool = False  # True if a report will be written
     shown: str = "groups"  # list shown: `groups` or `workers`
     inside: tuple[str, str] | None = None  # kind and name of the row whose details are shown
     row: int = 0  # selected row

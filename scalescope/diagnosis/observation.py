@@ -121,6 +121,11 @@ class Observation:
         return tuple(str(what).rpartition(".")[2] for what in self.column("client", "what"))
 
     @cached_property
+    def client_sends(self) -> Bools:
+        """Whether the client made a call that sends a graph, for each row of the table `client`."""
+        return np.array([call in SENDING for call in self.client_calls], dtype=bool)
+
+    @cached_property
     def client_elsewhere(self) -> Bools:
         """Whether the client waited for another cluster, for each row of the table `client`."""
         return np.array([what == OTHER_CLUSTER for what in self.column("client", "what")], dtype=bool)

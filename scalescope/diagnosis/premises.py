@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import Premise
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results
 from scalescope.diagnosis.evidence.task_table import task_column, task_needs
@@ -16,12 +19,17 @@ def _results_fit(observation: Observation) -> bool:
     return held is None or not held.limit or kept_bytes(observation) <= held.workers * held.fits
 
 
+def kept_results(observation: Observation) -> Floats:
+    """Bytes of the result of each attempt that no other task needs, and 0 for all others."""
+    attempts, (_, made) = observation.measured, task_needs(observation)
+    found = np.where(attempts.useful, task_column(observation, "nbytes"), 0.0)
+    found[made] = 0.0
+    return found
+
+
 def kept_bytes(observation: Observation) -> float:
     """Bytes of all results that no other task needs: what is kept where all work is sent at once."""
-    attempts, (_, made) = observation.measured, task_needs(observation)
-    kept = attempts.useful.copy()
-    kept[made] = False
-    return float(task_column(observation, "nbytes")[kept].sum())
+    return float(kept_results(observation).sum())
 
 
 RESULTS_FIT = Premise("The results of all work that is sent at once fit into the memory of the workers.", _results_fit)

@@ -56,7 +56,7 @@ class OpenCluster:
         self.clients = TrialClients()
         self.opening = False  # whether the main thread waits for a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
-        self.spoiled = False  # whether the next trial needs a new cluster
+        self.spoiled = False  # True if the next trial needs a new cluster
         self.reopened = ""  # why the next trial has a new cluster; empty: it has the same one
         self.left: list[str] = []  # sentences about jobs or pods that closed clusters left
         self._request: Open | None = None

@@ -61,7 +61,7 @@ class SubmittedJob:
 class PendingWorkers:
     """A report on what the cluster waits for; not an error."""
 
-    words: str  # what is awaited, as a sentence
+    words: str  # sentence on what is awaited
     in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
     reason: str = ""  # reason in the words of the system
     estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch

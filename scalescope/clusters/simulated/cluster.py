@@ -50,7 +50,7 @@ VALIDATED = (
 )
 
 SHORTEST_TASK_S = 1e-6  # above 0, because distributed's work stealing asserts that every task takes some time
-SHORTEST_DELAY_S = 1e-4  # of a task by packing; below, waiting for it would take longer than it lasts
+SHORTEST_DELAY_S = 1e-4  # least delay of a task by packing that is waited for; waiting takes longer than a shorter one
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):

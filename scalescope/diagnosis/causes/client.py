@@ -10,14 +10,22 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, codes
 from scalescope.analysis.events import fine_seconds
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
-from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, ClientTime, actor_calls, client_time
+from scalescope.diagnosis.evidence.client_time import (
+    AFTER,
+    BEFORE,
+    BETWEEN,
+    ClientTime,
+    actor_calls,
+    client_time,
+    named_at_random,
+)
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import kept_bytes
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.records import FLOW, HASHED, META, NOT_HASHED, ONCE, PAST_THE_CLUSTER, TRAVERSED
+from scalescope.model.records import FLOW, HASHED, META, ONCE, PAST_THE_CLUSTER, TRAVERSED
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -94,8 +102,8 @@ class ClientSpending:
         if not self.what.startswith(HASHED):
             return None
         call = self.what.removeprefix(HASHED)
-        remedy = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`, which then names it at random"
-        return f"hashed what it gives to `{words.cut(call)}`, to name it,", remedy
+        did = f"hashed what it gives to `{words.cut(call)}`, to name it,"
+        return did, f"{named_at_random(call)}, which then names it at random"
 
     @property
     def not_yet_meanwhile(self) -> Premise[Observation]:

@@ -94,7 +94,7 @@ def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
     if not known or (threads.min() < 2 and not one) or not _handed_late(observation):
         return None
     line = timeline(observation)
-    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # of one process
+    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # in one process
     computing = [each for prefix, each in inside(observation).items() if computes(observation, prefix)]
     cpu_s, for_core_s, off_s = (
         sum(each.seconds[part] for each in computing) for part in ("computing", "for_core", "waiting")

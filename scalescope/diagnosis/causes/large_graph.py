@@ -18,9 +18,9 @@ from scalescope.diagnosis.evidence.submissions import (
     sending_once_s,
     submissions,
 )
-from scalescope.diagnosis.evidence.task_table import largest_prefix, task_column, task_needs, task_prefixes
+from scalescope.diagnosis.evidence.task_table import largest_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
-from scalescope.diagnosis.premises import ENOUGH
+from scalescope.diagnosis.premises import ENOUGH, kept_results
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -89,7 +89,7 @@ def large_graph(observation: Observation) -> Finding | None:
         remains_s=sending_once_s(observation),
     )
     remedy = elsewhere if by_bytes else fewer
-    if gathered := _gathered(observation, float(sent.time[worst]), nbytes):
+    if by_bytes and (gathered := _gathered(observation, float(sent.time[worst]), nbytes)):
         remedy = Remedy(
             f"pass the futures of `{gathered}` to the next step, without gathering their results in between: "
             "`client.map(step, futures)`"
@@ -129,9 +129,7 @@ def large_graph(observation: Observation) -> Finding | None:
 
 def _gathered(observation: Observation, before: float, nbytes: int) -> str:
     """Prefix of tasks whose results, which no task needed, are as large as a graph that was sent later; else empty."""
-    attempts, (_, needs) = observation.measured, task_needs(observation)
-    own = task_column(observation, "nbytes") * (attempts.useful & (attempts.stop <= before))
-    own[needs] = 0.0
+    own = np.where(observation.measured.stop <= before, kept_results(observation), 0.0)
     if not nbytes / LIKE <= own.sum() <= LIKE * nbytes:
         return ""
     return largest_prefix(own, observation)[0]

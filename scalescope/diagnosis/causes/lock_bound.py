@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.inside_tasks import AFTER, LOCK, Spent, waits
-from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.task_table import of_prefix
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
@@ -60,8 +60,7 @@ def lock_bound(observation: Observation) -> Finding | None:
     if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
         return None
     name = spent.path[-1].removesuffix("()").rpartition(".")[2]
-    within = {"queue.get": "get", FROM_ARRAY: FROM_ARRAY}
-    name = next((within[frame] for frame in within if frame in spent.path), name)
+    name = "get" if "queue.get" in spent.path else FROM_ARRAY if FROM_ARRAY in spent.path else name
     remedy = REMEDIES.get(name, OTHERWISE)
     turns = remedy == OTHERWISE and not spent.takes_a_lock
     what, call = "its turn" if turns else "a lock", AFTER.sub("", spent.function)
@@ -86,7 +85,7 @@ def _saved_s(observation: Observation, spent: Spent, *, turns: bool) -> float:
     """
     if turns or spent.in_database:
         return 0.0
-    attempts, (names, place) = observation.measured, task_prefixes(observation)
-    durations = (attempts.stop - attempts.start)[place == names.index(spent.prefix)]
+    attempts = observation.measured
+    durations = (attempts.stop - attempts.start)[of_prefix(observation, spent.prefix)]
     waited_s = min(spent.seconds, float((durations - durations.min()).sum()))
     return observation.saved_s(waited_s, LOCK_BOUND.parts)

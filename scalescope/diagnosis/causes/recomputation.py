@@ -15,7 +15,7 @@ from scalescope.diagnosis.causes.meta_computed import sent_for_meta
 from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.inside_tasks import inside
-from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
+from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, of_prefix, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import AGAIN, STATUS_FINISHED
@@ -139,20 +139,19 @@ def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks:
     if calls < DIFFERENT:  # one call, made again and again, is rather a simulation
         return None
     share, place = percent(observation.share_of(lost_s)), asked_at(observation)
-    attempts = observation.measured
-    graphs = set(attempts.graph[np.array([each == prefix for each in attempts.prefix], dtype=bool)].tolist())
+    at_once = len(np.unique(observation.measured.graph[of_prefix(observation, prefix)])) <= 1
     return RECOMPUTATION.finding(
         observation,
         lost_s,
         f"`{prefix}` was called {tasks + calls:,} times with {calls:,} different arguments, each time as another task: "
         f"{share} of the worker time went to calls that had been made before.",
-        ONE_TASK if len(graphs) <= 1 else KEPT,
+        ONE_TASK if at_once else KEPT,
         Evidence("tasks with the arguments of an earlier one", tasks, "table events, topic again"),
         Evidence("different arguments", calls, "table events, topic again"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table events"),
         confidence=0.6,
         severity=Severity.MEDIUM,
-        place=replace(place, name=prefix) if place is not None and len(graphs) <= 1 else place,
+        place=replace(place, name=prefix) if place is not None and at_once else place,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
-from scalescope.diagnosis.evidence.client_time import asked_at
+from scalescope.diagnosis.evidence.client_time import asked_at, named_at_random
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
@@ -23,12 +23,11 @@ from scalescope.diagnosis.evidence.submission_loop import (
     wide_rounds,
 )
 from scalescope.diagnosis.evidence.submissions import SCATTER, large_at, sent_again
-from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, of_prefix
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import RESULTS_FIT, room
 from scalescope.model import words
 from scalescope.model.finding import IN_FLIGHT, Evidence, Finding, Place
-from scalescope.model.records import NOT_HASHED
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # fewest tasks of a graph that counts as a narrow round, not as one item of a loop
@@ -126,8 +125,8 @@ FASTER_LOOP = (
 
 
 def _mean_s(observation: Observation, prefix: str) -> float:
-    attempts, (names, place) = observation.measured, task_prefixes(observation)
-    return float((attempts.stop - attempts.start)[place == names.index(prefix)].mean())
+    attempts = observation.measured
+    return float((attempts.stop - attempts.start)[of_prefix(observation, prefix)].mean())
 
 
 FEW_TASKS_IN_FLIGHT = TrialCause(
@@ -241,8 +240,8 @@ def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tup
             return at, Remedy(
                 f"keep what all calls get out of them: {SCATTER}", saved_s=hashed_s, remains_s=hashed_s / found.graphs
             )
-        given = f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`, so that Dask does not hash the "
-        return place, Remedy(given + "arguments to name the task (equal calls then run again)", saved_s=hashed_s)
+        why = "so that Dask does not hash the arguments to name the task (equal calls then run again)"
+        return place, Remedy(f"{named_at_random(call)}, {why}", saved_s=hashed_s)
     if (place := scattering(observation, found)) is not None:
         return place, Remedy(SCATTER_ONCE.format(line=place.line), saved_s=sent_at_once_saves_s(observation))
     return asked_at(observation), Remedy(

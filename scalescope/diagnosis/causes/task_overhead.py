@@ -87,7 +87,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     module = what.partition("`")[2].partition("`")[0]
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
-    saved_s = observation.saved_s(SAVES.get(kind, 1.0) * spent.seconds, TASK_OVERHEAD.parts)
+    saves = 0.0 if "iterrows" in what else SAVES.get(kind, 1.0)  # `iterrows` also takes values out of rows
     moves = once and observation.made_at is not None  # the script's own workers would import as long, earlier
     return TASK_OVERHEAD.finding(
         observation,
@@ -97,9 +97,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"{', once in each process' if once else ''}.",
         f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
         if moves
-        else Remedy(
-            remedy, saved_s=0.0 if "iterrows" in what else saved_s
-        ),  # part of the time takes values out of rows
+        else Remedy(remedy, saved_s=observation.saved_s(saves * spent.seconds, TASK_OVERHEAD.parts)),
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),

@@ -66,7 +66,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
     if not found:
         return None
     worst, metrics = found[0]
-    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # of the same release
+    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # one release
     rule, confidence = (None, 0.9) if _partitions_asked(worst) else _rule_of(case, alike)
     idle = case.idle(worst)
     severity = Severity.LOW if idle < MINOR else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH

@@ -68,10 +68,9 @@ def worker_died(observation: Observation) -> Finding | None:
     refused = len(given_up(observation))
     more += f"; the scheduler gave up on {plural(refused, 'task')} (KilledWorker)" if refused else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    block, kept = (large_block(observation), kept_memory(observation)) if how.look == MORE_MEMORY else (None, None)
-    filled = block or (kept if kept and kept.stays else None)
+    filled, remedy = _filled_by(observation) if how.look == MORE_MEMORY else ("", "")
     said = (
-        f" {words.capital(filled.text)}."
+        f" {words.capital(filled)}."
         if filled
         else ""
         if not last.words or last.words.startswith(("Fatal", KUBERNETES))
@@ -82,7 +81,7 @@ def worker_died(observation: Observation) -> Finding | None:
         lost_with_workers(observation),
         f"{plural(len(dead), 'worker')} died during the trial, {where}{how.text}{more}{loss}.{said}"
         + untold(observation),
-        block.remedy if block else unmanaged_remedy(observation, kept) if kept and filled else how.look,
+        remedy or how.look,
         Evidence("workers that died", len(dead), "table workers"),
         Evidence("tasks that were with them", cut, "table tasks"),
         *traces_of(dead),
@@ -90,6 +89,14 @@ def worker_died(observation: Observation) -> Finding | None:
         severity=Severity.HIGH if refused else severity_of_loss(observation, share),
         link=how.link,
     )
+
+
+def _filled_by(observation: Observation) -> tuple[str, str]:
+    """What filled the memory of the workers, as a clause, and the remedy; both are empty if it is not known."""
+    if (block := large_block(observation)) is not None:
+        return block.text, block.remedy
+    kept = kept_memory(observation)
+    return (kept.text, unmanaged_remedy(observation, kept)) if kept is not None and kept.stays else ("", "")
 
 
 def _after_all_results(observation: Observation, late: Sequence[Departure]) -> Finding:

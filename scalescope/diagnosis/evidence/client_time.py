@@ -12,8 +12,9 @@ from scalescope.analysis.attempts import Bools, Floats, codes
 from scalescope.analysis.ledger import integral
 from scalescope.diagnosis.evidence.timeline import interval_seconds
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
 from scalescope.model.finding import Place
-from scalescope.model.records import SENDING
+from scalescope.model.records import NOT_HASHED, SENDING
 
 # Phases without a known task: before the first graph, between graphs, after the last task.
 BEFORE, BETWEEN, AFTER = range(3)
@@ -54,11 +55,15 @@ def client_time(observation: Observation) -> ClientTime:
     )
 
 
+def named_at_random(call: str) -> str:
+    """The clause that says how to keep Dask from hashing what a call gets, such as `client.scatter`."""
+    return f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`"
+
+
 @once
 def asked_at(observation: Observation) -> Place | None:
     """The line of the user's code at which the client sent tasks or waited for results for longest."""
-    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
-    return _longest(observation, observation.client_waits | sends)
+    return _longest(observation, observation.client_waits | observation.client_sends)
 
 
 @once

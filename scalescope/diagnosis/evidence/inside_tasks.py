@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from scalescope.analysis.inside_tasks import COROUTINE, InsidePrefix, Stack, called_by_user, inside_tasks, is_users
-from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.task_table import of_prefix
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.records import SAME_CALL
 
@@ -244,8 +244,7 @@ def _tries_again(frame: str) -> bool:
 @once
 def takes_turns(observation: Observation, prefix: str) -> bool:
     """Whether something serves one task of a prefix at a time: they never end together, and some took far less."""
-    attempts, (names, place) = observation.measured, task_prefixes(observation)
-    own = place == names.index(prefix) if prefix in names else np.zeros(len(place), bool)
+    attempts, own = observation.measured, of_prefix(observation, prefix)
     if own.sum() < MANY or not _serial(observation, prefix):
         return False
     durations = (attempts.stop - attempts.start)[own]
@@ -255,8 +254,7 @@ def takes_turns(observation: Observation, prefix: str) -> bool:
 @once
 def _serial(observation: Observation, prefix: str) -> bool:
     """Whether tasks of a prefix overlap, and still never end together."""
-    attempts, (names, place) = observation.measured, task_prefixes(observation)
-    own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
+    attempts, own = observation.measured, np.flatnonzero(of_prefix(observation, prefix))
     if len(own) < FEWEST:
         return False
     start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scalescope.analysis.attempts import Ints
 from scalescope.diagnosis.evidence.held_results import SPILL, give_each, limit_of_workers, rounded_limit
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
@@ -49,13 +50,11 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
     if full is None:
         return None
     worker, resident, managed, later, when = full
-    columns = (observation.column("tasks", name) for name in ("worker", "prefix", "status", "start", "stop"))
+    prefixes = observation.column("tasks", "prefix")
+    seconds = observation.numbers("tasks", "stop") - observation.numbers("tasks", "start")
     ran: dict[str, list[float]] = {}
-    everywhere: dict[str, int] = {}
-    for address, prefix, status, start, stop in zip(*columns, strict=True):
-        everywhere[prefix] = everywhere.get(prefix, 0) + 1
-        if address == worker and status == STATUS_FINISHED and stop <= when:
-            ran.setdefault(prefix, []).append(stop - start)
+    for row in _ended_there(observation, worker, when).tolist():
+        ran.setdefault(prefixes[row], []).append(float(seconds[row]))
     rest = resident - managed - FRESH
     if not ran or rest <= managed:
         return None
@@ -64,10 +63,17 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
     ended, threads = len(ran[prefix]), observation.trial.point.threads_per_worker
     each = rest / (ended if stays else threads)
     left = observation.standstill.left if observation.standstill else 0
-    at_end = (everywhere[prefix] + left) / max(observation.trial.point.workers, 1)
+    at_end = (prefixes.count(prefix) + left) / max(observation.trial.point.workers, 1)
     grows = stays and ended > 1  # after a single task, nobody knows whether the next one takes as much again
     needed = FRESH + managed + each * (max(at_end, ended) if grows else 1 if stays else threads)
     return KeptMemory(prefix, ended, resident, managed, each, stays, rounded_limit(SPARE * needed / PAUSE))
+
+
+def _ended_there(observation: Observation, worker: str, when: float) -> Ints:
+    """Rows of the table `tasks` that finished on a worker until a moment."""
+    on_it = np.array([address == worker for address in observation.column("tasks", "worker")], dtype=bool)
+    status, stop = (observation.numbers("tasks", name) for name in ("status", "stop"))
+    return np.flatnonzero(on_it & (status == STATUS_FINISHED) & (stop <= when))
 
 
 def _fullest(observation: Observation) -> tuple[str, float, float, float, float] | None:
@@ -101,16 +107,9 @@ def _ended_by_nanny(observation: Observation) -> tuple[str, float, float, float,
         return None
     address = max(ended, key=lambda each: ended[each])
     resident, when = ended[address]
-    columns = (observation.column("tasks", name) for name in ("worker", "status", "stop"))
-    own = np.array(
-        [
-            worker == address and status == STATUS_FINISHED and stop <= when
-            for worker, status, stop in zip(*columns, strict=True)
-        ],
-        dtype=bool,
-    )
+    own = _ended_there(observation, address, when)
     # Tasks that end one after another, until the next one is too much, leave something behind.
-    stays = resident >= 2 * FRESH and own.sum() >= SEVERAL * observation.trial.point.threads_per_worker
+    stays = resident >= 2 * FRESH and len(own) >= SEVERAL * observation.trial.point.threads_per_worker
     later = resident if stays else 0.0
     return address, resident, float(observation.numbers("tasks", "nbytes")[own].sum()), later, when
 

@@ -211,8 +211,7 @@ def packing(observation: Observation) -> GraphPacking | None:
     found, nbytes = loop(observation), submissions(observation).nbytes
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
-    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
-    packed = _client_s(observation, found.begin, found.end)[sends & ~_hashes(observation)].sum()
+    packed = _client_s(observation, found.begin, found.end)[observation.client_sends & ~_hashes(observation)].sum()
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
@@ -231,8 +230,7 @@ def scattering(observation: Observation, found: SubmissionLoop) -> Place | None:
 
 def hashing(observation: Observation, found: SubmissionLoop) -> tuple[Place | None, str, float] | None:
     """Line, call and seconds of a loop whose time Dask spends mostly on hashing arguments; None if it does not."""
-    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
-    row, seconds = _mostly(observation, found, sends & _hashes(observation))
+    row, seconds = _mostly(observation, found, observation.client_sends & _hashes(observation))
     if row is None:
         return None
     where, what = (str(observation.column("client", name)[row]) for name in ("where", "what"))

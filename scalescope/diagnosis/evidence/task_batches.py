@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes, ordered
-from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.task_table import of_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 
@@ -111,8 +111,8 @@ def are_first(observation: Observation, tasks: Ints) -> bool:
 
 def first_tasks_s(observation: Observation, prefix: str) -> float:
     """Thread-seconds by which the first tasks of a prefix on each worker took longer than the later ones."""
-    attempts, (names, place), (warm, _) = observation.measured, task_prefixes(observation), _warm(observation)
-    own, durations = place == names.index(prefix), attempts.stop - attempts.start
+    attempts, own, (warm, _) = observation.measured, of_prefix(observation, prefix), _warm(observation)
+    durations = attempts.stop - attempts.start
     usual = float(np.median(durations[own & warm])) if (own & warm).any() else 0.0
     return float(np.maximum(durations[own & ~warm] - usual, 0.0).sum())
 

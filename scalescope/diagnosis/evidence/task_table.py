@@ -62,6 +62,13 @@ def task_prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
     return codes(observation.measured.prefix)
 
 
+def of_prefix(observation: Observation, prefix: str) -> Bools:
+    """Whether each attempt has this prefix."""
+    names, place = task_prefixes(observation)
+    found: Bools = place == names.index(prefix) if prefix in names else np.zeros(len(place), bool)
+    return found
+
+
 def most_common_prefix(observation: Observation, attempts: Ints | Bools | slice = slice(None)) -> str:
     names, place = task_prefixes(observation)
     return names[int(np.bincount(place[attempts]).argmax())]
