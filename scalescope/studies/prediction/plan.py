@@ -45,6 +45,7 @@ from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
 SPREADS = 2.0  # standard deviations by which another run may hold more than the mean of the draws
+FURTHER_DRAWS = 3  # draws with the spread of all sizes that are added to those of one size
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
 # Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
 TOO_MANY_TASKS = 20_000
@@ -282,10 +283,21 @@ def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[
 
 
 def _most(held: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    """The most bytes that another run may hold, by workers; three draws are too few to tell the spread of each size."""
-    several = [[each / fmean(draws) for each in draws] for draws in held.values() if len(draws) > 1 and any(draws)]
-    spread = math.sqrt(fmean(map(variance, several))) if several else 0.0
-    return {workers: max(*draws, fmean(draws) * (1 + SPREADS * spread)) for workers, draws in held.items()}
+    """The most bytes that another run may hold, by workers.
+
+    Few draws do not tell the spread of their size: it counts as if a few more had the spread of all sizes.
+    """
+    own = {
+        workers: variance([each / fmean(draws) for each in draws])
+        for workers, draws in held.items()
+        if len(draws) > 1 and any(draws)
+    }
+    pooled, most = fmean(own.values()) if own else 0.0, dict[int, float]()
+    for workers, draws in held.items():
+        seen = len(draws) - 1
+        spread = math.sqrt((seen * own.get(workers, pooled) + FURTHER_DRAWS * pooled) / (seen + FURTHER_DRAWS))
+        most[workers] = max(*draws, fmean(draws) * (1 + SPREADS * spread))
+    return most
 
 
 def _is_large(measured: MeasuredSizes) -> bool:

@@ -110,6 +110,11 @@ class Wanted:
     budget: float | None = None
     cheapest: bool = False
 
+    def there(self, workers: int) -> float:
+        """Bytes of memory that each of so many workers may have; 0 if nothing is said or known."""
+        said = [each for each in (self.memory, self.together and self.together / workers) if each]
+        return min(said, default=0.0)
+
     def unfit(self, found: Configuration) -> str:
         """Why it does not fit; empty if it does."""
         limit = found.memory_mb * 2.0**20

@@ -12,9 +12,10 @@ from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_on
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation
 
-ROUND_TO = 50 * 2.0**20  # bytes; limits are whole multiples
+ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples
 SMALL = 2.0**16  # bytes of small results, which would not fit where the large ones fill a limit
 MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
+ROOM = 1.25  # limit over what is needed, where there is so much memory: a limit that is too small costs more than room
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,17 @@ class MeasuredMemory:
     def known(self) -> bool:
         return self.process > 0
 
-    def limit(self, results: float, threads: int) -> float:
+    def limit(self, results: float, threads: int, there: float = 0.0) -> float:
         """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
 
-        `results`: most bytes of results on one worker, as the graph tells. 0 if nothing is known.
+        `results`: most bytes of results on one worker, as the graph tells. `there`: bytes that a worker may have; up to
+        these, the limit has more room. 0 if nothing is known.
         """
         results, besides = self.held * results, self.process + threads * self.per_thread
-        needed = max(results / TARGET, (results + besides) / SPILL)
-        return math.ceil((MARGIN * needed + SMALL) / ROUND_TO) * ROUND_TO if needed else 0.0
+        needed = MARGIN * max(results / TARGET, (results + besides) / SPILL) + SMALL
+        if needed == SMALL:
+            return 0.0
+        return max(math.ceil(needed / ROUND_TO), math.floor(min(ROOM * needed, there) / ROUND_TO)) * ROUND_TO
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:

@@ -219,7 +219,7 @@ class _Search:
             known, memory, observations = self._seen(measured, store)
             found, doubts = self._configurations(last, known, memory, observations)
             chosen = choose(found, wanted)
-            group = self._group(last.runs[1], chosen.chosen, memory, store)
+            group = self._group(last.runs[1], chosen.chosen, wanted, memory, store)
         chosen = replace(
             chosen,
             unsure=(*doubts, *_unsure(memory, known, chosen)),
@@ -248,7 +248,7 @@ class _Search:
         self, last: _Round, known: Contention, memory: MeasuredMemory, observations: Sequence[Observation]
     ) -> tuple[list[Configuration], list[str]]:
         """All simulated clusters, and reasons to doubt their times."""
-        measured, prices = last.measured, price_table.load()
+        measured, wanted, prices = last.measured, self.wanted(last.measured), price_table.load()
         held = {each.trial.point.workers: most_on_one_worker(each) for each in observations}
         found, doubts = [], dict[str, None]()
         for threads in self._grid(measured):
@@ -256,7 +256,7 @@ class _Search:
             doubts |= dict.fromkeys([*replace(predicted, room_bytes=0.0).doubts, *predicted.missing.values()])
             for size in predicted.sizes:
                 most = held.get(size.workers, 0.0) if threads == known.measured else 0.0
-                limit = memory.limit(max(size.held_bytes, most), threads)
+                limit = memory.limit(max(size.held_bytes, most), threads, wanted.there(size.workers))
                 factor = _price_factor(measured, threads, limit, prices)
                 if threads == known.measured:
                     size = replace(size, measured_s=measured.all_seconds.get(size.workers))
@@ -271,11 +271,15 @@ class _Search:
         return Prediction.from_mapping(steps.answer([again, replace(sizes, trials=own), *rest]).result)
 
     @staticmethod
-    def _group(sizes: SweepRun, one: Configuration | None, memory: MeasuredMemory, store: Store) -> SecondGroup | None:
+    def _group(
+        sizes: SweepRun, one: Configuration | None, wanted: Wanted, memory: MeasuredMemory, store: Store
+    ) -> SecondGroup | None:
         shape = (one.workers, one.threads) if one else None
         known = (each for each in sizes.trials if each.counts and each.records)
         trial = next((each for each in known if (each.point.workers, each.point.threads_per_worker) == shape), None)
-        return second_group(Observation.of(trial, store.tables(trial)), memory, one) if trial and one else None
+        if one is None or trial is None:
+            return None
+        return second_group(Observation.of(trial, store.tables(trial)), memory, one, wanted.there(one.workers))
 
 
 @dataclass(frozen=True)

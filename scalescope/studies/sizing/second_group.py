@@ -16,8 +16,13 @@ NARROW = 0.25  # tasks of a narrow stage, as a share of the workers, at most
 SAVES = 0.6  # memory of the other workers, as a share of what they need with the stage, at most
 
 
-def second_group(observation: Observation, memory: MeasuredMemory, chosen: Configuration) -> SecondGroup | None:
-    """None if one kind of worker does for all stages, or the memory of processes is unknown."""
+def second_group(
+    observation: Observation, memory: MeasuredMemory, chosen: Configuration, there: float
+) -> SecondGroup | None:
+    """None if one kind of worker does for all stages, or the memory of processes is unknown.
+
+    `there`: bytes of memory that each worker may have, or 0.
+    """
     names, place = task_prefixes(observation)
     tasks = np.bincount(place, minlength=len(names))
     narrow = np.flatnonzero(tasks <= max(NARROW * chosen.workers, 1)).tolist()
@@ -25,10 +30,10 @@ def second_group(observation: Observation, memory: MeasuredMemory, chosen: Confi
         return None
     found = []
     for each in narrow:
-        rest = memory.limit(most_on_one_worker(observation, without=place == each), chosen.threads)
+        rest = memory.limit(most_on_one_worker(observation, without=place == each), chosen.threads, there)
         found.append((math.ceil(rest / 2**20), names[each], int(tasks[each])))
     others_mb, prefix, count = min(found, default=(math.inf, "", 0))
     if others_mb > SAVES * chosen.memory_mb:
         return None
-    whole = memory.limit(most_on_one_worker(observation), 1)
+    whole = memory.limit(most_on_one_worker(observation), 1, there)
     return SecondGroup(prefix, count, count, math.ceil(whole / 2**20), int(others_mb))

@@ -221,9 +221,20 @@ def test_memory_grows_with_threads_and_results() -> None:
     assert known.limit(6e9, 1) >= 10e9  # results alone may take 60 % of a limit
 
 
+def test_a_limit_has_room_where_there_is_memory_and_never_less_than_is_needed() -> None:
+    known = MeasuredMemory(process=100e6, per_thread=200e6)
+    needed = known.limit(5e9, 1)
+    assert 1.2 * needed < known.limit(5e9, 1, 20e9) <= 1.26 * needed
+    assert needed <= known.limit(5e9, 1, 1.1 * needed) <= 1.1 * needed
+    assert known.limit(5e9, 1, 0.5 * needed) == needed
+    assert MeasuredMemory().limit(0, 1, 20e9) == 0.0
+
+
 def test_a_run_may_hold_more_than_its_simulations_by_as_much_as_these_differ() -> None:
     assert _most({1: [5e9, 5e9, 5e9], 2: [2e9], 4: [0.0, 0.0]}) == {1: 5e9, 2: 2e9, 4: 0.0}
-    assert _most({1: [5e9, 5e9], 2: [4e9, 6e9]}) == {1: pytest.approx(7e9), 2: pytest.approx(7e9)}
+    few = _most({1: [5e9, 5e9], 2: [4e9, 6e9]})
+    assert few == {1: pytest.approx(6.73e9, rel=0.01), 2: pytest.approx(7.24e9, rel=0.01)}
+    assert _most({1: [5e9] * 24, 2: [4e9, 6e9]})[1] < 6e9  # many draws tell their own spread
 
 
 def test_unmeasured_threads_are_an_error_of_their_own() -> None:
@@ -276,7 +287,7 @@ def test_a_narrow_stage_with_large_inputs_gets_workers_of_its_own(
     )
     tables = records(tasks, {f"w{i}": {} for i in range(8)})
     tables["dependencies"] = {"task": [8] * 8, "needs": list(range(8))}
-    found = second_group(observed(trial(8, 9, 8), tables), MeasuredMemory(1e6, 1e6), made(8, 2.0, memory_mb=1500))
+    found = second_group(observed(trial(8, 9, 8), tables), MeasuredMemory(1e6, 1e6), made(8, 2.0, memory_mb=1500), 0.0)
     assert found is not None
     assert (found.prefix, found.workers) == ("merge", 1)
     assert found.others_mb < 0.6 * found.memory_mb
