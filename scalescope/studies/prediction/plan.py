@@ -44,7 +44,7 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
-SPREADS = 2.0  # standard deviations by which another run may hold more than the mean of the draws
+SPREADS = 2.5  # standard deviations by which another run may hold more than the mean of the draws
 FURTHER_DRAWS = 3  # draws with the spread of all sizes that are added to those of one size
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
 # Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.

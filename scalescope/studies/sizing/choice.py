@@ -111,9 +111,8 @@ class Wanted:
     cheapest: bool = False
 
     def there(self, workers: int) -> float:
-        """Bytes of memory that each of so many workers may have; 0 if nothing is said or known."""
-        said = [each for each in (self.memory, self.together and self.together / workers) if each]
-        return min(said, default=0.0)
+        """Bytes of memory that each of so many workers may have."""
+        return min(self.memory or math.inf, (self.together or math.inf) / workers)
 
     def unfit(self, found: Configuration) -> str:
         """Why it does not fit; empty if it does."""

@@ -14,8 +14,8 @@ from scalescope.diagnosis.observation import Observation
 
 ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples
 SMALL = 2.0**16  # bytes of small results, which would not fit where the large ones fill a limit
-MARGIN = 1.1  # memory is sampled, so that short peaks are missed; and no two runs place tasks alike
-ROOM = 1.25  # limit over what is needed, where there is so much memory: a limit that is too small costs more than room
+MARGIN = 1.1  # of memory besides results: it is sampled, so that short peaks are missed
+ROOM = 1.25  # limit over what is needed, unless there is less: a limit that is too small costs more than room
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ class MeasuredMemory:
     def known(self) -> bool:
         return self.process > 0
 
-    def limit(self, results: float, threads: int, there: float = 0.0) -> float:
+    def limit(self, results: float, threads: int, there: float = math.inf) -> float:
         """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
 
-        `results`: most bytes of results on one worker, as the graph tells. `there`: bytes that a worker may have; up to
-        these, the limit has more room. 0 if nothing is known.
+        `results`: most bytes of results on one worker, as the graph tells. `there`: bytes that a worker may have; the
+        limit has room up to these. 0 if nothing is known.
         """
-        results, besides = self.held * results, self.process + threads * self.per_thread
-        needed = MARGIN * max(results / TARGET, (results + besides) / SPILL) + SMALL
+        results, besides = self.held * results, MARGIN * (self.process + threads * self.per_thread)
+        needed = max(results / TARGET, (results + besides) / SPILL) + SMALL
         if needed == SMALL:
             return 0.0
-        return max(math.ceil(needed / ROUND_TO), math.floor(min(ROOM * needed, there) / ROUND_TO)) * ROUND_TO
+        return max(math.ceil(needed / ROUND_TO), min(ROOM * needed, there) // ROUND_TO) * ROUND_TO
 
     @classmethod
     def of(cls, observations: Sequence[Observation]) -> MeasuredMemory:

@@ -21,7 +21,7 @@ def second_group(
 ) -> SecondGroup | None:
     """None if one kind of worker does for all stages, or the memory of processes is unknown.
 
-    `there`: bytes of memory that each worker may have, or 0.
+    `there`: bytes of memory that each worker may have.
     """
     names, place = task_prefixes(observation)
     tasks = np.bincount(place, minlength=len(names))
