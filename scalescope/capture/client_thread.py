@@ -54,7 +54,7 @@ class CodePlace(NamedTuple):
     line: int = 0
     waits: bool = False  # True if it waits for a cluster
     purpose: str = ""  # value of the column `what`, if that is not the name of a call
-    elsewhere: bool = False  # whether it is in a call for another cluster
+    elsewhere: bool = False  # True if it is in a call for another cluster
 
 
 class ClientWatch:

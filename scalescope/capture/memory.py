@@ -42,7 +42,7 @@ class Gathered:
     unprofiled: str = ""  # reason why there are no stacks of tasks; empty if there are
     # Cores, threads, threads of a library's pool, and seconds for which tasks waited for a core, by worker
     processes: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    monitored: bool = False  # whether a worker samples itself, and thus sends heartbeats at their usual interval
+    monitored: bool = False  # True if a worker samples itself, and thus sends heartbeats at their usual interval
 
 
 NO_GPU = {

@@ -540,7 +540,7 @@ class _Ending(NamedTuple):
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
     call: str  # call of a task that raised, as `load(7)`; may be empty
-    refused: bool  # whether no worker got the task, since its inputs need more memory than any worker has
+    refused: bool  # True if no worker got the task, since its inputs need more memory than any worker has
 
 
 class _Stolen(NamedTuple):

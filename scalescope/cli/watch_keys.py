@@ -165,7 +165,7 @@ def keyed(watch: ClusterWatch, live: Live, *, records: bool) -> Iterator[KeyedDi
 class Display(Protocol):
     """Shows looks, and spends the pauses between them."""
 
-    wants_report: bool  # whether somebody asked for the report, and so ended the watch
+    wants_report: bool  # True if somebody asked for the report, and so ended the watch
 
     def show(self, look: Look) -> None: ...
 

@@ -54,7 +54,7 @@ class Guarded:
 
     folder: Path  # folder for all runs, outside of their copies
     copy: Copy
-    allowed: bool  # whether the script may write elsewhere and connect to other machines
+    allowed: bool  # True if the script may write elsewhere and connect to other machines
 
     def environ(self) -> dict[str, str]:
         """Variables of the script's process."""

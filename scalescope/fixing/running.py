@@ -60,7 +60,7 @@ def fix(
     program: Program | Subject,
     *,
     budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's own
-    side_effects: bool = False,  # whether it may write elsewhere and connect to other machines
+    side_effects: bool = False,  # True if it may write elsewhere and connect to other machines
     says: Says = lambda text: None,
     agrees: Callable[[], bool] = lambda: True,  # called before anything runs; True: go on
     runner: Runner | None = None,  # carries out the recordings and proofs; None: this process

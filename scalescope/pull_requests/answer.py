@@ -33,7 +33,7 @@ class PullRequestAnswer(Mapped):
     base: str  # id of its commit
     head: str
     line: str  # the answer in a sentence
-    changed: bool  # whether any comparison showed a difference
+    changed: bool  # True if any comparison showed a difference
     status: int  # exit status
     table: str = ""  # table in Markdown
     reasons: tuple[str, ...] = ()  # a sentence for each comparison that differs

@@ -53,7 +53,7 @@ class Awaited:
 
     whole: cst.Call  # the call that waits
     sent: cst.BaseExpression  # expression that makes the future or the lazy collection
-    lazy: bool = False  # whether `sent` is a collection
+    lazy: bool = False  # True if `sent` is a collection
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

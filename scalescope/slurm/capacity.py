@@ -59,7 +59,7 @@ class _Asleep:
 
     all: SlurmNodeShape  # resources of all of them together
     count: int
-    alone: bool  # whether no two jobs share a node
+    alone: bool  # True if no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
         """An upper bound: one node may have nearly all of it, so only what all of them together lack is refused."""
@@ -74,7 +74,7 @@ class SlurmRoom:
     exclude: str = ""  # nodes to leave out, as Slurm abbreviates them
     constraint: str = ""  # features joined by `&`; any other form is ignored
     gpu: str = "gpu"  # the generic resource that is a GPU, with its type if it matters: `gpu:h200`
-    whole_nodes: bool = False  # whether no two jobs share a node
+    whole_nodes: bool = False  # True if no two jobs share a node
 
     def capacity(
         self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run, ours: Collection[str] = ()

@@ -62,7 +62,7 @@ class PendingWorkers:
     """A report on what the cluster waits for; not an error."""
 
     words: str  # sentence on what is awaited
-    in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
+    in_queue: bool = False  # True if jobs wait in the queue; else they run, and their workers have not registered
     reason: str = ""  # reason in the words of the system
     estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch
     last_start: float | None = None  # expected start of the last job, if the system says one
