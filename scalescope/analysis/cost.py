@@ -173,7 +173,7 @@ def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
 def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
     facts = trial.facts.get("cluster", {})
     spec, pods, held_s = sweep.cluster_of(trial.point), facts.get("pods", ()), facts.get("held_worker_s")
-    if held_s is None:  # a cluster that does not tell
+    if held_s is None:  # the cluster does not report it
         return cost(spec, trial.point, trial.real_s, prices, pods)
     return cost(
         spec,

@@ -449,7 +449,7 @@ def _log_ratio(a: Floats, b: Floats, there: Bools | np.bool_) -> Floats:
 
 
 def _no_more_than(term: Floats, whole: Floats) -> Floats:
-    """The term, cut to lie between 0 and what there is to explain."""
+    """The term, clipped to lie between 0 and `whole`."""
     return np.clip(term, np.minimum(whole, 0.0), np.maximum(whole, 0.0))
 
 
@@ -533,7 +533,7 @@ def _of_tasks(part: DifferencePart, at: Match, sides: tuple[Mapping[str, PrefixA
 
 
 def _grown(own: Sequence[Sequence[PrefixAccount]]) -> str:
-    """Where threads spent most of what a task takes longer; empty where their profiles are unknown."""
+    """The frame in which a task takes most of its additional seconds; empty if profiles are unknown."""
     per_task: list[dict[str, float]] = [{}, {}]
     for side, found in zip(own, per_task, strict=True):
         count = max(sum(each.tasks for each in side), 1)

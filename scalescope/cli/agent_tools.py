@@ -149,7 +149,7 @@ async def _answer(context: Context, command: str, *arguments: str) -> BriefAnswe
 
 
 async def _run(context: Context, *arguments: str) -> Any:
-    """What a command printed as JSON. `ToolError` with its last lines if that is nothing, or if a script failed."""
+    """JSON that a command printed; raises `ToolError` with its last lines if it printed none or a script failed."""
     said: deque[str] = deque(maxlen=LAST_LINES)
     async with await anyio.open_process([*COMMAND, *arguments], stdin=DEVNULL) as process:
         assert process.stdout is not None

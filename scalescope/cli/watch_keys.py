@@ -70,7 +70,7 @@ class KeyedDisplay:
             self._draw()
 
     def wait(self, seconds: float) -> None:
-        """Obey keys for so many seconds; `KeyboardInterrupt` ends the watch."""
+        """Obey keys for `seconds`; `KeyboardInterrupt` ends the watch."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             ready, _, _ = select.select([self.keys], [], [], left)

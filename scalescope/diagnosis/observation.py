@@ -53,7 +53,7 @@ class Observation:
 
     @property
     def measured(self) -> Attempts:
-        """The attempts of a trial that has some; for causes that are only asked where there are any."""
+        """The recorded attempts; `ValueError` if there are none, which most causes need not expect."""
         if self.attempts is None:
             raise ValueError(f"trial {self.trial.key} has no attempts")
         return self.attempts
@@ -137,7 +137,7 @@ class Observation:
 
     @cached_property
     def client_s(self) -> float:
-        """Seconds in which the client ran its own code, without what is done once; 0 where that was not recorded."""
+        """Seconds in which the client ran its own code, without imports and the like; 0 if not recorded."""
         calls = zip(self.column("client", "what"), self.client_calls, self.column("client", "waits"), strict=True)
         own = np.array([what not in ONCE and call not in SENDING and not waits for what, call, waits in calls], bool)
         return float(self.numbers("client", "seconds")[own].sum())

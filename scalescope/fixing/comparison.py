@@ -18,10 +18,10 @@ TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
 def differences(originals: Sequence[Outcome], patched: Outcome, values: Values = "same") -> tuple[list[str], list[str]]:
-    """What the patched script did differently from all runs of the original, and what is not compared.
+    """Differences of the patched script from all runs of the original, and things that are not compared.
 
-    Not compared are what differs between runs of the original; values that the patched script leaves on the cluster,
-    with `"fewer"`; and all values with `"others"`, which asks for something printed or written.
+    Not compared are things that differ between runs of the original; values that the patched script leaves on the
+    cluster (`values="fewer"`); all values (`values="others"`: then the script must print or write something).
     """
     found: list[str] = []
     varies: list[str] = []
@@ -36,7 +36,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome, values: Values =
     elif any(each.strip() for each in patched.lines) or patched.written:
         varies.append("values that the client gets")
     else:
-        found.append("it neither prints nor writes what it makes of other values")
+        found.append("its client gets other values, and it prints or writes nothing by which to compare the runs")
     return found, varies
 
 

@@ -124,7 +124,7 @@ class Guarded:
 
 
 def run(command: Sequence[str], guarded: Guarded, *, cwd: Path, limit_s: float) -> Outcome:
-    """Run a command to its end, or for so many seconds; raises `SideEffect`."""
+    """Run a command to its end, or for `limit_s` seconds; raises `SideEffect`."""
     with guarded.file("out").open("wb") as out, guarded.file("err").open("wb") as err:
         began = time.monotonic()
         process = subprocess.Popen(

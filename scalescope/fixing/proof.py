@@ -30,22 +30,22 @@ Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`
 
 @dataclass(frozen=True)
 class Proof:
-    """What the pairs of runs say about a patch."""
+    """Result of the pairs of runs for one patch."""
 
     proven: bool
     reason: str  # reason for withdrawing the patch; empty if it stays
-    pairs: tuple[tuple[float, float], ...] = ()  # seconds of the original and of the patched script, in their order
-    original_s: float | None = None  # geometric mean of the seconds; None without a whole pair
+    pairs: tuple[tuple[float, float], ...] = ()  # (original, patched) seconds of each pair, in order of time
+    original_s: float | None = None  # geometric mean of the seconds; None without a complete pair
     patched_s: float | None = None
     times: float | None = None  # speed-up; None with too few pairs
-    low: float | None = None  # lower end of its interval; None on a virtual clock, too
+    low: float | None = None  # lower end of the interval of `times`; also None on a virtual clock
     high: float | None = None
     original_bytes: int = 0  # largest memory of all processes together
     patched_bytes: int = 0
     # What differs between two runs of the original, or what the patched script's client does not get
     not_compared: tuple[str, ...] = field(default_factory=tuple)
-    changed: bool = False  # True: it was withdrawn because its results differ
-    uses: str = ""  # workers and transferred bytes, where they differ
+    changed: bool = False  # True if it was withdrawn because its results differ
+    uses: str = ""  # workers and transferred bytes, if the two scripts differ in them
 
     def to_json(self) -> dict[str, Any]:
         return to_mapping(self)

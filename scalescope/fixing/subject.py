@@ -157,6 +157,6 @@ def _module(name: str, folder: Path) -> Path:
     place = folder.joinpath(*name.split("."))
     found = [each for each in (place.with_suffix(".py"), place / "__main__.py") if each.is_file()]
     if not found:
-        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "there is none of this name"
+        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "no such file exists"
         raise UsageError(f"{name} is no module of this folder", where=str(folder), cause=known, next_step=NEXT_STEP)
     return found[0]

@@ -91,7 +91,7 @@ class ClusterSpec:
     here: ClassVar[bool] = False  # True if all workers are on this machine, so that they cost nothing but time
     # True if workers share processes, so that measurements say nothing about tasks that compute
     shares_processes: ClassVar[bool] = False
-    proven: ClassVar[bool] = True  # True if it was ever run on a real system; otherwise it has no block
+    proven: ClassVar[bool] = True  # True if it was ever run on a real system; else it has no Prefect block
     hold_s: ClassVar[float] = 0.0  # most seconds that workers which have arrived wait for others
 
     def __post_init__(self) -> None:

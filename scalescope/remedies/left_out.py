@@ -38,7 +38,7 @@ def scheduler(module: cst.Module, finding: Finding, place: Place | None) -> Answ
 
 
 def _configured(module: cst.Module) -> Answer:
-    """Leave out `dask.config.set(scheduler=...)`, of which there must be one."""
+    """Leave out `dask.config.set(scheduler=...)`; there must be exactly one."""
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if dotted(each.func).endswith("config.set")]
 

@@ -26,7 +26,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def _is_sent(source: Source, call: cst.Call) -> bool:
-    """Whether what is sorted is given to a call that sends tasks, or is what a loop goes through that does."""
+    """Whether the sorted items are an argument of a call that sends tasks, or the iterable of a loop that does."""
     name = ""
     match call.func, source.parent(call):
         case cst.Attribute(value=cst.Name(value=name)), _:  # `items.sort()`

@@ -13,7 +13,7 @@ WAITS = cst.Await | cst.Yield
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     coroutines = [each for each in source.all(cst.FunctionDef) if each.asynchronous is not None]
-    return answer(_plain, source, source.nearest(coroutines, place), "no coroutine function stands there")
+    return answer(_plain, source, source.nearest(coroutines, place), "no coroutine function was found near that line")
 
 
 def _plain(source: Source, function: cst.FunctionDef) -> Patched:

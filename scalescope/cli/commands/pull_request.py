@@ -139,7 +139,7 @@ def _tell(found: PullRequestAnswer) -> None:
 
 
 def _comment(found: PullRequestAnswer) -> None:
-    """Comment, where there is a pull request and a token that may; else say why not."""
+    """Comment on the pull request, if there is one and the token may; else say why not."""
     from scalescope.pull_requests import comments
 
     where = comments.discussion()

@@ -208,7 +208,7 @@ class JobQueueSpec(ClusterSpec):
         return self.queue_timeout_s + self.start_timeout_s
 
     def job_memory_mb(self, workers: int) -> int:
-        """Memory of a job of so many workers in MiB: their share of a full job's."""
+        """Memory of a job with `workers` workers, in MiB: their share of a full job's."""
         return math.ceil(self.memory_mb * workers / self.job_workers)
 
     @abstractmethod

@@ -62,7 +62,7 @@ class SgeCluster(BatchCluster):
             raise ClusterError(
                 f"jobs of workers cannot use the parallel environment {name}",
                 where="cluster.parallel_environment",
-                cause=scattered if rule else "there is none of this name",
+                cause=scattered if rule else "it does not exist",
                 next_step=f"`qconf -spl` lists them; `qconf -sp NAME` must show the allocation_rule {_ONE_HOST}",
                 category="bad-parallel-environment",
             )

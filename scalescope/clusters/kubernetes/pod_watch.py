@@ -235,7 +235,7 @@ class PodWatch:
         return next((each for each in self._pods if each["status"].get("podIP") not in hosts), {})
 
     def _log_of(self, pod: Raw) -> str:
-        """The log of a pod that runs, or that of its container before if only this one tells something."""
+        """The log of a running pod; that of its previous container if only that one explains a failure."""
         before = [True] if restarts(pod) else []
         logs = [self._api.log(pod["metadata"]["name"], LOG_LINES, previous=each) for each in (*before, False)]
         return next((log for log in logs if log and matching("Log", log)), logs[-1])
@@ -258,7 +258,7 @@ class PodWatch:
         return sum(each.reason == problem.reason for each in self.problems)
 
     def _add_details(self, now: float) -> None:
-        """Add details to the worst problem, and to those that Kubernetes words alike."""
+        """Add details to the worst problem, and to those with the same message from Kubernetes."""
         before = self.problems[0]
         told = self._with_details(before, now)
         self.problems = [

@@ -34,7 +34,7 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
-MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # the same advice for workers of one thread
+MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # advice for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are

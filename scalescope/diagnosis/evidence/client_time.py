@@ -90,7 +90,7 @@ class ActorCalls:
     workers: int  # number of workers that ran them
     method: str  # the method with most seconds
     at_once: float  # calls running at a time, as a mean over the time in which any ran
-    lost_s: float  # thread-seconds of the part `client` while they ran and the client waited
+    lost_s: float  # thread-seconds of the part `client` while such calls ran and the client waited
 
 
 @once

@@ -78,7 +78,7 @@ def restricted_prefixes(observation: Observation) -> tuple[RestrictedPrefix, ...
 
 
 def restrictions_said(observation: Observation) -> dict[str, tuple[str, str]]:
-    """Kind of restriction and its names by prefix, as the scheduler was told."""
+    """Kind and names of each prefix's restriction, as the scheduler received them."""
     found = {}
     for _, message in observation.events("restriction"):
         for by in ("resources", "workers", "hosts"):
@@ -148,7 +148,7 @@ def confined(observation: Observation) -> Bools:
 class TasksNearData:
     """Unrestricted tasks that waited on few workers."""
 
-    tasks: Ints  # those attempts
+    tasks: Ints  # the waiting attempts (indices into `Attempts`)
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
     recorded: bool  # True if their inputs are known to lie there
     source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`

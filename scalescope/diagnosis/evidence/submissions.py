@@ -33,10 +33,10 @@ class Submissions:
 
     time: Floats  # arrival of each graph at the scheduler, in seconds since the first task was known
     seconds: Floats  # seconds that the scheduler needed to take it in
-    tasks: Ints  # tasks in it
-    nbytes: Ints  # its size as it was sent; 0 when unknown
+    tasks: Ints  # tasks in each graph
+    nbytes: Ints  # bytes of each graph as it was sent; 0 when unknown
     nested_graphs: int  # graphs from within tasks
-    nested_tasks: int  # tasks in all of those
+    nested_tasks: int  # tasks in all graphs from within tasks
 
 
 @once

@@ -79,7 +79,7 @@ class Guard:
 
 
 def apart(told: "dict[str, Any]") -> None:
-    """What tasks print in other processes goes to a file of its own, where it would go to the script's output."""
+    """In other processes than the script's, redirect output from the script's file to one for tasks."""
     main = os.environ.setdefault(f"{GUARD}_MAIN", str(os.getpid()))
     try:
         ours, script = os.fstat(1), os.stat(told["stdout"])
