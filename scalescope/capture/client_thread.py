@@ -128,7 +128,7 @@ class ClientWatch:
         try:
             self._sample()
         except Exception as error:  # noqa: BLE001 - Python would print it to the user's program
-            _logger.info("the client is not looked at any more: %r", error)
+            _logger.info("the client's thread is no longer sampled: %r", error)
 
     def _sample(self) -> None:
         interval, began = INTERVAL_S / 16, time.monotonic()

@@ -149,7 +149,7 @@ def _examined(
     if len(graph) > MOST:
         return replace(checked, no_memory=f"not scheduled: more than {MOST:,} tasks"), None
     if not nbytes.any():
-        return replace(checked, no_memory="nothing tells how large the results are"), None
+        return replace(checked, no_memory="the sizes of the results are unknown"), None
     return checked, recorded(graph, nbytes)
 
 

@@ -168,7 +168,7 @@ async def _run(context: Context, *arguments: str) -> Any:
                     await _end(process)
     found = json.loads("".join(told) or "{}")
     if not found or (process.returncode and not found.get("findings", True)):
-        raise ToolError("".join(said) or f"scalescope {arguments[0]} said nothing")
+        raise ToolError("".join(said) or f"scalescope {arguments[0]} printed nothing")
     return found
 
 

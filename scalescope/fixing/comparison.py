@@ -100,7 +100,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
     names = [set(each.written) for each in originals]
     always = set.intersection(*names)
     if sometimes := set.union(*names) - always:
-        varies.append(f"{plural(len(sometimes), 'file')} that not each run writes, such as {min(sometimes)}")
+        varies.append(f"{plural(len(sometimes), 'file')} that only some runs write, such as {min(sometimes)}")
     if missing := always - set(patched.written):
         found.append(f"it did not write {min(missing)}")
     if not sometimes and (more := set(patched.written) - always):
@@ -116,7 +116,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
         if len(known) > 1:
             varies.append(name)
         else:
-            found.append(f"{name} has another content")
+            found.append(f"the content of {name} differs")
 
 
 def _values(

@@ -96,7 +96,7 @@ def prove(
         if len(originals) > 3:
             originals.pop().copy.remove()
         if done["a"].status != recorded.status:
-            return _proof(pairs, level, peaks, varies, reason="the original ends otherwise from run to run")
+            return _proof(pairs, level, peaks, varies, reason="the original's exit status differs from run to run")
         if changed:
             return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
         if virtual and len(pairs) == 1 and abs(done["a"].seconds / recorded.seconds - 1) <= SAME:
@@ -136,7 +136,7 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "its time was used before it was clear: --budget gives it more"
+        reason = "its time ran out before the result was clear: raise --budget"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):

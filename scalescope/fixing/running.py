@@ -147,7 +147,7 @@ class _Fixing:
         while True:
             if record.outcome.status != 0:
                 ends = f"{self.subject.name} ends with status {record.outcome.status} ({record.outcome.error})"
-                notes.append(f"{ends}: mend that first.")
+                notes.append(f"{ends}: fix that first.")
                 break
             notes = [] if record.findings else list(record.hints)
             before = self.current

@@ -66,7 +66,7 @@ def _after_the_loop(source: Source, loop: cst.For) -> Patched:
     awaited, found = collected
     made = binding(source, found, source.function(loop))
     if not isinstance(made, cst.List) or made.elements:
-        raise Refused(f"`{found}` is no list that is empty before the loop")
+        raise Refused(f"`{found}` is not an empty list before the loop")
     if any(isinstance(each, cst.Await) for each in walk(awaited.expression)):
         raise Refused("more than the result is awaited in each round")
     (line,) = source.statements(f"{found}[:] = await asyncio.gather(*{found})\n")

@@ -108,5 +108,5 @@ def _gathered(source: Source, sends: Sends) -> cst.Call:
         user = source.parent(uses[0])
     holder = source.parent(user) if isinstance(user, cst.Arg) else None
     if not isinstance(holder, cst.Call) or called(holder) != "gather" or len(holder.args) != 1:
-        raise Refused("the futures are not only gathered")
+        raise Refused("the futures are used for more than `gather`")
     return holder

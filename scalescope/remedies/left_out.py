@@ -77,7 +77,7 @@ def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     lines = [each for each in source.all(cst.SimpleStatementLine) if _waited(each) and source.is_at(each, place)]
-    return answer(_without_wait, source, lines, "no line there only waits")
+    return answer(_without_wait, source, lines, "no line there does nothing but wait")
 
 
 def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:

@@ -23,6 +23,6 @@ def _plain(source: Source, function: cst.FunctionDef) -> Patched:
         raise Refused(f"`{name}` awaits something")
     uses = [each for each in source.all(cst.Name) if each.value == name and each is not function.name]
     if not uses or not all(is_sent(source, each, ("map", "submit")) for each in uses):
-        raise Refused(f"`{name}` is not only a task")
+        raise Refused(f"`{name}` is used for more than tasks")
     plain = function.with_changes(asynchronous=None)
     return Patched(source.edited({function: becomes(plain)}).module, f"`{name}` runs on threads of the workers")

@@ -177,7 +177,7 @@ class RunDifference:
             else:
                 found.append(f"Only in {'A' if each.a else 'B'}: {sides[0] or sides[1]}")
         trials = " and ".join(f"{count:,}" for count in self.found.trials)
-        named = "faint parts may be chance" if min(self.found.trials) > 1 else "one trial tells nothing of chance"
+        named = "faint parts may be chance" if min(self.found.trials) > 1 else "with one trial, a part may be chance"
         found.append(f"From {trials} trials of A and B; {named} (bootstrap, seed {self.found.seed})")
         return found
 
