@@ -138,7 +138,7 @@ def cost(
     held_worker_s: float = 0.0,
     cores_per_worker: float | None = None,
 ) -> Cost:
-    """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile.
+    """The cost of a trial that waited `waited_s` real seconds for workers and held `held_worker_s` in that time.
 
     `cores_per_worker`: cores that the cluster had for a worker; by default, those that `spec` reserves.
     """

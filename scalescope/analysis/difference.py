@@ -335,7 +335,7 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Divided:
-    """Terms of each sample (rows): of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
+    """Terms, one row per sample: those of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
 
     terms: Mapping[PartKind, Floats]
     threads: Floats

@@ -249,7 +249,7 @@ class _SameCalls:
             self.found = {call: each for call, each in self.found.items() if len(each[1]) > 1 or task in each[1]}
 
     def told(self) -> tuple[int, list[tuple[str, str, str, int, int, int]]]:
-        """Tasks that were seen; and function, arguments, line, samples, samples that read and tasks of calls."""
+        """Number of tasks seen; then each call's function, arguments, line, samples, samples that read, and tasks."""
         rows = [(*call, samples[0], samples[1], len(tasks)) for call, (samples, tasks) in self.found.items()]
         return len(self.tasks), sorted(rows, key=lambda row: -row[3])[:TOLD_CALLS]
 

@@ -127,7 +127,7 @@ def _named(target: str) -> Any:
 
 
 def _modules(target: str) -> list[str]:
-    """Modules of dask that a program uses, by its text; they must be imported before it is."""
+    """Modules of dask named in a program's source; they must be imported before the program."""
     try:
         file = target.partition(":")[0]
         path = file if file.endswith(".py") else importlib.util.find_spec(file).origin  # type: ignore[union-attr]

@@ -352,7 +352,7 @@ class Sizes:
         return nbytes, told
 
     def _sample(self, layer: Any) -> Any:
-        """Some tasks of each layer, each behind those of the layers that it needs."""
+        """Some tasks of each layer, after tasks of the layers that it needs."""
         order = self._graph.order
         by_layer = order[np.argsort(layer[order], kind="stable")]
         starts = np.flatnonzero(np.diff(layer[by_layer], prepend=-1))

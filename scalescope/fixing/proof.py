@@ -120,7 +120,7 @@ def prove(
 
 
 def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
-    """The proof where each run takes the same time; the memory of a simulation says nothing."""
+    """The proof if each run takes the same time; memory is not judged, since a simulation's means nothing."""
     original_s, patched_s = pair
     slower = "it is not faster" if patched_s >= original_s else "it gains less than 5 %"
     reason = slower if patched_s > WORTH * original_s else ""

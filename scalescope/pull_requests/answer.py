@@ -1,4 +1,4 @@
-"""What is said of a pull request: a text for people, and lines for the pages of GitHub and GitLab."""
+"""The answer for a pull request: text for people, and annotations for the pages of GitHub and GitLab."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Refused(Exception):
 
 
 class Given(Refused):
-    """Raised where the number to be changed is a parameter that nothing in the module gives."""
+    """Raised if the number to change is a parameter for which no call in the module gives a value."""
 
     def __init__(self, function: str, name: str) -> None:
         super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
@@ -410,7 +410,7 @@ def is_pure(call: cst.Call) -> bool:
 
 
 def effects(*nodes: cst.CSTNode) -> list[cst.Call]:
-    """Calls that may do something that others notice, or that depend on when they are made."""
+    """Calls that may have side effects, or whose result depends on when they are made."""
     calls = [node for every in nodes for node in walk(every) if isinstance(node, cst.Call)]
     return [call for call in calls if not (_is_harmless(call) or _adds(call))]
 
@@ -447,7 +447,7 @@ def binds(node: cst.CSTNode, name: str) -> bool:
 
 
 def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
-    """Whether an expression is an argument of one of these calls, or what a loop goes through that sends tasks."""
+    """Whether an expression is an argument of one of these calls, or the iterable of a loop that sends tasks."""
     above = source.parent(use)
     if isinstance(above, cst.Arg) and isinstance(call := source.parent(above), cst.Call):
         return called(call) in calls

@@ -112,7 +112,7 @@ class RunDifference:
 
     @property
     def brief(self) -> str:
-        """The first part and the likeliest fact, for a line that says already that B is slower; empty without any."""
+        """The largest part and the likeliest fact, for a line that already says that B is slower; may be empty."""
         return "; ".join(filter(None, (self.largest(1), *map(str, self.culprits[:1]))))
 
     def largest(self, most: int) -> str:

@@ -174,7 +174,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         return job_script.text(self.spec, workers, threads_per_worker)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers. Jobs that fit are kept, the others cancelled, and lost ones replaced."""
+        """Provide exactly these workers: keep jobs that fit, cancel the others, and replace lost ones."""
         self._cluster()
         self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker

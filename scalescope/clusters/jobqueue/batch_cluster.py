@@ -204,7 +204,7 @@ class BatchCluster(JobQueueCluster):
 
 
 def _in_words(category: str, jobs: Sequence[JobStatus]) -> str:
-    """What keeps jobs that have a host from running."""
+    """Reasons why jobs that have a host do not run."""
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
     if not category:
         return f"state {states} is not known to Scalescope"

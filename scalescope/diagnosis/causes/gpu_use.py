@@ -107,7 +107,7 @@ GPU_CONTENDED = TrialCause(
 
 @GPU_CONTENDED.finds
 def gpu_contended(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds of waiting for a GPU that computed, beyond those of one task at a time."""
+    """`lost_s`: thread-seconds for which tasks waited for a busy GPU, less the waits of one task at a time."""
     found = gpus(observation)
     if found is None:
         return None

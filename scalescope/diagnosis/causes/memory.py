@@ -193,7 +193,7 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
 
 
 def unmanaged_remedy(observation: Observation, kept: KeptMemory) -> str:
-    """What to do about memory of tasks besides their results."""
+    """Remedy for memory that tasks take besides their results."""
     several = SEVERAL_THREADS.holds(observation)
     less = "let it need less at once"
     if kept.stays:

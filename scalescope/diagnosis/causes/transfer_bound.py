@@ -54,7 +54,7 @@ TRANSFER_BOUND = TrialCause(
 
 @TRANSFER_BOUND.finds
 def transfer_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `transfer`, in which nothing was computed meanwhile."""
+    """`lost_s`: the part `transfer`: idle threads whose workers fetched inputs."""
     if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
     attempts = observation.measured

@@ -56,7 +56,7 @@ def client_time(observation: Observation) -> ClientTime:
 
 
 def named_at_random(call: str) -> str:
-    """The clause that says how to keep Dask from hashing what a call gets, such as `client.scatter`."""
+    """Clause: the option that keeps Dask from hashing the data of a call, such as `client.scatter`."""
     return f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`"
 
 

@@ -137,7 +137,7 @@ class SameCall:
 
 @once
 def same_call(observation: Observation) -> SameCall | None:
-    """The call that most of the tasks' time passed in, of those that could be made once in each worker process."""
+    """The costliest of the calls that could be made once in each worker process; None without any."""
     found = []
     for _, told in observation.events(SAME_CALL):
         prefix, tasks, samples = str(told["prefix"]), int(told["tasks"]), int(told["samples"])

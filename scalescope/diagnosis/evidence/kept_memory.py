@@ -130,7 +130,7 @@ class LargeBlock:
 
     @property
     def smaller(self) -> float:
-        """Bytes of a block that fits into the limit that there is."""
+        """Largest block, in bytes, that fits into the present memory limit."""
         return max(SPILL * self.limit - FRESH, 0.0) / COPIES / self.threads
 
     @property

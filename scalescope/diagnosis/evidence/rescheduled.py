@@ -1,4 +1,4 @@
-"""Seconds of the call that the recorded graph saves if it is scheduled without what held its tasks back."""
+"""Seconds that the call would be shorter if the recorded graph were scheduled without its delays."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _noted(observation: Observation) -> list[LargePart]:
 
 @once
 def all_tasks(observation: Observation) -> Ints:
-    """Tasks that the client sent with each graph of `submissions`, as far as the graph was large; 0 when unknown."""
+    """Tasks that the client sent with each graph of `submissions`; 0 when unknown, as for small graphs."""
     noted = {each.graph_nbytes: each.tasks for each in _noted(observation)}
     return np.array([noted.get(each, 0) for each in submissions(observation).nbytes.tolist()], np.int64)
 
