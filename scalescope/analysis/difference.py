@@ -46,7 +46,7 @@ LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
 CUT_OTHERWISE = 0.2  # two opposite terms are one part, `chunks`, from this ratio of the smaller to the larger
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
-EQUAL = 1e-9  # seconds up to which an amount counts as none
+EQUAL = 1e-9  # seconds; smaller amounts count as 0
 
 
 class PartKind(StrEnum):
@@ -86,8 +86,8 @@ class PrefixAccount:
     tasks: int  # number of tasks that finished
     busy_s: float  # thread-seconds in which these tasks ran
     idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
-    first_s: float = 0.0  # start of the first of them, in seconds
-    sent_at: str = ""  # line of the client that sent most of them, `my_job.py:61 prepare`; empty when unknown
+    first_s: float = 0.0  # start of the first of these tasks, in seconds
+    sent_at: str = ""  # line of the client that sent most of these tasks, `my_job.py:61 prepare`; empty when unknown
     frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
 
 
@@ -97,7 +97,7 @@ class Overhead:
 
     kind: PartKind
     name: str = ""
-    of_graphs: bool = False  # True: it grows with the number of tasks and the bytes of graphs, whatever its kind
+    of_graphs: bool = False  # True if it grows with the number of tasks and the bytes of graphs
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 # States of threads that are present and not idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 
-Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count until then, from any origin
+Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count up to it, from any origin
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 

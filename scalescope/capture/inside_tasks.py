@@ -36,7 +36,7 @@ NAME = "scalescope-inside"
 DEEPEST = 100  # most frames of a stack that are examined, from the innermost, as in `distributed`
 OUTER, INNER = 25, 15  # frames of a long stack that are kept at its two ends
 STACKS, CUT = 60, 8  # commonest stacks of a prefix, which stay whole; outermost frames that other stacks keep
-PREFIXES = 50  # most prefixes, those with most samples
+PREFIXES = 50  # most prefixes that are reported, by number of samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 

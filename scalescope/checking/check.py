@@ -31,7 +31,7 @@ PLAN = (
     "Its plan needs values, as `set_index` and `sort_values` do for divisions: only that part was checked. "
     "`divisions=` or `sorted=True` saves computing it."
 )
-NOTED_BYTES = 1_000_000  # bytes of a graph from which its largest object is looked for
+NOTED_BYTES = 1_000_000  # fewest bytes of a graph whose largest object is searched for
 
 
 @dataclass(frozen=True)

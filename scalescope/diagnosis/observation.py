@@ -203,9 +203,9 @@ class Remedy:
 
     text: str  # the option or line to change, without a full stop
     change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
-    saved_s: float | None = None  # seconds of the call that it saves; by default what the lost thread-seconds cost
-    shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
-    remains_s: float = 0.0  # seconds of the call that it needs itself, such as those of sending data once
+    saved_s: float | None = None  # seconds of the call that it saves; by default those that `lost_s` costs
+    shorter_s: float | None = None  # thread-seconds by which the remedy makes tasks shorter; by default the lost ones
+    remains_s: float = 0.0  # seconds of the call that the remedy itself costs, such as sending data once
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
     premise: Premise[Observation] | None = None  # further condition, besides the premise of the cause
     otherwise: Remedy | None = None  # the remedy if a premise does not hold; None if none is known

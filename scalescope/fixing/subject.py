@@ -33,7 +33,7 @@ class Subject:
     root: Path  # folder to copy
     folder: Path  # folder in which the script runs: the root, or one inside
     workload: str = ""  # reference of a workload; empty for a program
-    # What a patch may set: values of the workload's point, or variables of a program's environment, at first none
+    # Values that a patch may set: of the workload's point, or of a program's environment variables (at first none)
     values: Mapping[str, Scalar] = field(default_factory=dict)
     cluster: ClusterSpec | None = None  # cluster on which a workload is swept; None: a `LocalCluster`
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
-REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
+REPORT_INTERVAL_S = 15.0  # seconds between two reports of one and the same wait
 SUSPECT_S = 10.0  # seconds without a sign of a worker after which the system is asked for suspended jobs
 DRAIN_LIMIT_S = 3.0  # seconds for tasks of a trial that was cut short to end; then their job is replaced
 

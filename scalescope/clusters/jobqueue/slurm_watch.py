@@ -393,7 +393,7 @@ def _mb(text: str) -> float | None:
     return found / 2**20 if found else None
 
 
-def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same
+def _minute(moment: float) -> str:  # without seconds, so that a repeated message has the same text
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 

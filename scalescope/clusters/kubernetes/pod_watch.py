@@ -40,7 +40,7 @@ from scalescope.errors import ClusterError, WorkersMissing
 # Seconds that an unlikely problem must last after the last ending pod: those hold quota, nodes and GPUs, and Kubernetes
 # waits longer before each new try.
 SETTLE_S = 6.0
-# Seconds after the API server was away in which nothing is concluded: kubelets report every 10, and until then their
+# Seconds after an outage of the API server in which no node is judged: kubelets report every 10, and until then their
 # nodes seem lost.
 OUTAGE_SETTLE_S = 20.0
 ENDING_S = 10.0  # seconds to wait for an ending pod; after that its node probably does not answer
@@ -138,7 +138,7 @@ class PodWatch:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
                 worst = self.problems[0]
-                if not limits[worst.outlook][1]:  # no lost node, for example, whose room the other pods wait for
+                if not limits[worst.outlook][1]:  # no time limit of its own, unlike a lost node
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:

@@ -38,7 +38,7 @@ MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # advice 
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
-MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
+MOST_PAUSED = 50  # most workers whose time after a pause is examined, the longest paused first
 
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
@@ -105,7 +105,7 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
 
 
 def _need(observation: Observation, held: HeldResults | None) -> str:
-    # Samples may be missing, as those of workers that died.
+    # Samples may be missing, such as those of dead workers.
     if held is None or not held.fits or held.nbytes <= held.workers * held.fits:
         return f"the memory of the workers was full{_limit(observation)}"
     whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"

@@ -13,7 +13,7 @@ from scalescope.model.finding import Place
 from scalescope.model.large_part import ALL_TASKS, LargePart
 from scalescope.model.records import NESTED
 
-HEAVY_GRAPH = 100_000  # bytes, besides those of its calls, from which a graph counts as carrying data
+HEAVY_GRAPH = 100_000  # bytes of a graph without its calls, from which it counts as carrying data
 CALL_BYTES = 200  # most bytes per task of a graph that carries no data (40 to 180 in Dask 2026.8)
 # Bytes of a call, and of a graph, that are unpacked in no time whatever they carry: some calls have a random state
 LIGHT_CALL, LIGHT_GRAPH = 10_000, 1_000_000
@@ -61,9 +61,9 @@ def submissions(observation: Observation) -> Submissions:
 class Nested:
     """Tasks that sent tasks, and those that they sent; one element per attempt."""
 
-    since: Floats  # arrival of the first graph that it sent; infinite if it sent none
-    until: Floats  # end of the last task that it sent; minus infinity if none ended
-    graphs: Ints  # number of graphs that it sent
+    since: Floats  # arrival of the first graph that the attempt sent; infinite if it sent none
+    until: Floats  # end of the last task that the attempt sent; minus infinity if none ended
+    graphs: Ints  # number of graphs that the attempt sent
     sent: Bools  # True where a task sent it
 
 
