@@ -47,7 +47,7 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
     if any(isinstance(each, cst.Param) for each in walk(function.params)) or function.decorators or not returned:
         raise Refused(f"`{name}` has parameters or decorators, or returns nothing")
     if any(called(each) in CLOSED for each in calls) or any(isinstance(each, cst.With) for each in walk(function)):
-        raise Refused(f"`{name}` or another function closes a client or cluster")
+        raise Refused(f"the module calls `close` or `shutdown`, or `{name}` has a `with`")
     if any(
         isinstance(each, cst.With) and any(_calls(item.item, name) for item in each.items)
         for each in source.all(cst.With)

@@ -25,7 +25,7 @@ TAKE = ("submit", "map", "compute", "persist", "gather")  # calls that take `wor
 
 def workers(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     names = ("workers", "allow_other_workers")
-    return _rewrite(module, place, TAKE, names, "any worker may run the tasks", "it is not one call that has")
+    return _rewrite(module, place, TAKE, names, "any worker may run the tasks", "no single call has")
 
 
 def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -71,7 +71,7 @@ def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
         case [cst.Expr(value=cst.Call(args=[]) as call)] if called(call) == "restart" and in_loop:
             edited = source.edited({line: lambda _: cst.RemoveFromParent()})
             return Patched(edited.module, "workers go on from round to round")
-    raise Refused("no round restarts workers there")
+    raise Refused("no loop restarts workers at that line")
 
 
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

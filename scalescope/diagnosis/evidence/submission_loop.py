@@ -22,7 +22,7 @@ MIN_GRAPHS = 3  # graphs, from which sending them is a loop
 MOSTLY_AWAITS = 0.7  # share of a loop spent waiting for results, from which the client does not count as slow
 ALWAYS = 0.9  # share of a loop's time that ends with no task left, from which the client counts as waiting
 SLOPE_ERROR = 0.15  # standard error of the slope in `_follows`, up to which the slope decides
-# Least share of a round without a task, if the client waits: with an unclear slope, with a clear one
+# Least share of a round without a task for a client that waits: if the slope is unclear, and if it is clear
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 
 
