@@ -165,7 +165,7 @@ class EnvironmentFailed(UsageError):
 class InfrastructureError(ScalescopeError):
     """The machine misbehaved; its measurements do not count."""
 
-    ends_run: bool = False  # whether other trials would fail the same way: the run ends and can be continued
+    ends_run: bool = False  # True if other trials would fail the same way: the run ends and can be continued
 
 
 class ClusterError(InfrastructureError):

@@ -27,7 +27,7 @@ RUN = "SCALESCOPE_RUN"  # variable in the environment of a driver: id of its run
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
-_ABANDONED = "abandoned"  # key of a detail
+_ABANDONED = "abandoned"  # key of a lease's detail
 _LATEST = 1e11  # bound for times of leases: seconds since the epoch (the year 5138), or clock ticks since a boot
 
 

@@ -44,7 +44,7 @@ R = TypeVar("R")
 PROGRESS_EVERY_S = 2.0
 TOLD_AFTER_S = 10.0  # longest wait in seconds until a server knows of a task that began, or has taken an event
 STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, wherever its main thread is
-ASKED_AGAIN_S = 60.0  # seconds after which a silent server is asked again; until then nothing is sent to it
+ASKED_AGAIN_S = 60.0  # seconds after which a silent server is tried again; nothing is sent to it before
 ANSWER_S = 10.0  # longest wait in seconds for an answer while the run measures
 # Errors of Prefect's engine if the server goes away while it is told of a task; the second comes from the question
 # whether the task may start, and hides the reason

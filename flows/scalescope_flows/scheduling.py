@@ -69,7 +69,7 @@ def _cause(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> 
     if isinstance(error, subprocess.TimeoutExpired):
         return f"no result within {TIMEOUT_S:g} s"
     lines = [line.strip() for line in str(error.stderr).splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "it said nothing")
+    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "it printed nothing")
 
 
 def overdue() -> list[str]:

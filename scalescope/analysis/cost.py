@@ -138,7 +138,7 @@ def cost(
     held_worker_s: float = 0.0,
     cores_per_worker: float | None = None,
 ) -> Cost:
-    """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile.
+    """The cost of a trial that waited `waited_s` real seconds for workers and held `held_worker_s` in that time.
 
     `cores_per_worker`: cores that the cluster had for a worker; by default, those that `spec` reserves.
     """
@@ -173,7 +173,7 @@ def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
 def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
     facts = trial.facts.get("cluster", {})
     spec, pods, held_s = sweep.cluster_of(trial.point), facts.get("pods", ()), facts.get("held_worker_s")
-    if held_s is None:  # a cluster that does not tell
+    if held_s is None:  # the cluster does not report it
         return cost(spec, trial.point, trial.real_s, prices, pods)
     return cost(
         spec,

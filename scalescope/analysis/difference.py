@@ -46,7 +46,7 @@ LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
 CUT_OTHERWISE = 0.2  # two opposite terms are one part, `chunks`, from this ratio of the smaller to the larger
 ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
-EQUAL = 1e-9  # seconds up to which an amount counts as none
+EQUAL = 1e-9  # seconds; smaller amounts count as 0
 
 
 class PartKind(StrEnum):
@@ -86,8 +86,8 @@ class PrefixAccount:
     tasks: int  # number of tasks that finished
     busy_s: float  # thread-seconds in which these tasks ran
     idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
-    first_s: float = 0.0  # start of the first of them, in seconds
-    sent_at: str = ""  # line of the client that sent most of them, `my_job.py:61 prepare`; empty when unknown
+    first_s: float = 0.0  # start of the first of these tasks, in seconds
+    sent_at: str = ""  # line of the client that sent most of these tasks, `my_job.py:61 prepare`; empty when unknown
     frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
 
 
@@ -97,7 +97,7 @@ class Overhead:
 
     kind: PartKind
     name: str = ""
-    of_graphs: bool = False  # True: it grows with the number of tasks and the bytes of graphs, whatever its kind
+    of_graphs: bool = False  # True if it grows with the number of tasks and the bytes of graphs
 
 
 @dataclass(frozen=True)
@@ -335,7 +335,7 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Divided:
-    """Terms of each sample (rows): of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
+    """Terms, one row per sample: those of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
 
     terms: Mapping[PartKind, Floats]
     threads: Floats
@@ -449,7 +449,7 @@ def _log_ratio(a: Floats, b: Floats, there: Bools | np.bool_) -> Floats:
 
 
 def _no_more_than(term: Floats, whole: Floats) -> Floats:
-    """The term, cut to lie between 0 and what there is to explain."""
+    """The term, clipped to lie between 0 and `whole`."""
     return np.clip(term, np.minimum(whole, 0.0), np.maximum(whole, 0.0))
 
 
@@ -533,7 +533,7 @@ def _of_tasks(part: DifferencePart, at: Match, sides: tuple[Mapping[str, PrefixA
 
 
 def _grown(own: Sequence[Sequence[PrefixAccount]]) -> str:
-    """Where threads spent most of what a task takes longer; empty where their profiles are unknown."""
+    """The frame in which a task takes most of its additional seconds; empty if profiles are unknown."""
     per_task: list[dict[str, float]] = [{}, {}]
     for side, found in zip(own, per_task, strict=True):
         count = max(sum(each.tasks for each in side), 1)

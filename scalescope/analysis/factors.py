@@ -40,7 +40,7 @@ WORK = "work"  # T1 of the smallest size for as many items, divided by T1
 TITLES: Mapping[str, str] = {name: factor.title for name, factor in FACTORS.items()} | {WORK: "work inflation"}
 # Parts that can lie outside the makespan, to which the efficiency refers; the client's first
 OUTSIDE = ("client", "other_cluster", "late_start", "no_runnable_task", "tail")
-FALLS = 0.9  # a factor is named if its value at the largest size is below this share of that at the smallest
+FALLS = 0.9  # a factor is named if its value at the largest size is below this share of the one at the smallest
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ class _Senders:
 
 
 def _window(times: Floats, done: Floats) -> int:
-    """How many tasks a client kept running, by sending one for each that ended, as with `as_completed`; 0: it did not.
+    """Number of tasks that a client kept running by sending one for each that ended (`as_completed`); else 0.
 
     `times`: when each task was sent, in order. A client that waits for all that it sent keeps none running.
     """

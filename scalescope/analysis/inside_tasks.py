@@ -110,7 +110,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
     for name, all_s, useful_s, gone_s in zip(names, *(each.tolist() for each in (every, useful, away_s)), strict=True):
         own_s = busy_s * useful_s / whole if whole > 0 else 0.0
         cpu, noncpu = told.get(name, (0.0, 0.0))
-        cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # `gone_s`: waits without the thread
+        cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # `gone_s`: waits that freed the thread
         # workers also report seconds of lost tasks
         scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
         computing, waiting = cpu * scale, noncpu * scale

@@ -201,7 +201,7 @@ def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...
     return tuple(found)
 
 
-# `_strong` and `_weak` return the series, and the trials that are in none.
+# `_strong` and `_weak` return the series, and the trials that belong to no series.
 def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
     by_items: dict[int | None, list[Trial]] = {}
     for trial in trials:

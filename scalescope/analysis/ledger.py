@@ -22,7 +22,7 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 # States of threads that are present and not idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 
-Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count until then, from any origin
+Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count up to it, from any origin
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
@@ -41,7 +41,7 @@ class Idle:
     time: Floats  # seconds since the epoch
     cell: Ints  # index of the first element of each worker and bin
     level: Levels  # threads that are idle from this time on; 0 for a paused worker
-    tail: Levels  # number of idle threads that were used when the last task of the trial started
+    tail: Levels  # those of the idle threads that were in use when the last task of the trial started
 
 
 @dataclass(frozen=True)

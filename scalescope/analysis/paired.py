@@ -134,7 +134,7 @@ def sign_flip(found: Effects, *, seed: int = 0) -> float:
 
 
 def minimal_effect(found: Effects, level: float = 0.05) -> float:
-    """The smallest difference that so many pairs with such noise would show in `POWER` of the runs, as a share.
+    """The smallest difference, as a share, that this many pairs with this noise would show in `POWER` of the runs.
 
     Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error times (t(1 - level / 2) +
     t(power)).

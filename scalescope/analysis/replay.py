@@ -146,7 +146,7 @@ def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
 class _Schedule:
     """Tasks by rank, as lists: elements of arrays are slow to read one by one."""
 
-    seconds: list[float]  # duration of each
+    seconds: list[float]  # duration of each task
     delay: list[float]  # seconds until runnable, from the end of its last need or the begin of its phase
     missing: list[int]  # number of needs of each task that have not ended; counted down
     dependents: list[int]  # dependents of each task, one task after another

@@ -11,7 +11,7 @@ import numpy as np
 from scalescope.analysis.events import Tables, Waits
 from scalescope.analysis.ledger import integral
 
-Work = Callable[[float], float]  # (time) -> seconds of a core that a task on this worker would have had until then
+Work = Callable[[float], float]  # (time) to core-seconds that a task on this worker would have had by that time
 ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds on a core: least for a lone task, most for a crowded one
 LONGER = 1.2  # least factor by which crowded tasks take longer; below it, there were cores for all
 LEAST_TASKS = 3  # fewest crowded and fewest lone tasks of a prefix for a comparison

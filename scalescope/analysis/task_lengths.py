@@ -27,7 +27,7 @@ class TooLong(Mapped):
     limit_s: float
     lost: float  # share of a worker's life that is spent on tasks that do not end in it, from 0 to 1
     fitting_s: float  # the shortest limit of at least this one with which less than a tenth is lost
-    parts: int  # number of tasks into which one of them can be cut instead
+    parts: int  # number of shorter tasks into which one such task can be cut instead
 
     @property
     def text(self) -> str:

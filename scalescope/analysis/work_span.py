@@ -50,7 +50,7 @@ class Steps:
     """A step function: `level[i]` from `time[i]` up to `time[i + 1]`."""
 
     time: Floats  # seconds since `Attempts.epoch`, increasing, from 0 to the end; shape (n,)
-    level: Ints  # shape (n,); the last is the level at the end
+    level: Ints  # level from each time on, shape (n,); the last is the level at the end
 
     @property
     def peak(self) -> int:

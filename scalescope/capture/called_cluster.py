@@ -51,7 +51,7 @@ def _first(futures: object) -> object:
 
 
 def _names(owner: object) -> set[str] | None:
-    """Address and id of the scheduler of one of Dask's objects; empty while that is being made, None if unknown."""
+    """Address and id of a Dask object's scheduler; empty while the object is being made, None if unknown."""
     state: dict[str, Any] = getattr(owner, "__dict__", {})
     if isinstance(owner, Cluster):
         if state.get("scheduler_comm") is None:

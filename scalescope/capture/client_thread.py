@@ -54,7 +54,7 @@ class CodePlace(NamedTuple):
     line: int = 0
     waits: bool = False  # True if it waits for a cluster
     purpose: str = ""  # value of the column `what`, if that is not the name of a call
-    elsewhere: bool = False  # whether it is in a call for another cluster
+    elsewhere: bool = False  # True if it is in a call for another cluster
 
 
 class ClientWatch:
@@ -128,7 +128,7 @@ class ClientWatch:
         try:
             self._sample()
         except Exception as error:  # noqa: BLE001 - Python would print it to the user's program
-            _logger.info("the client is not looked at any more: %r", error)
+            _logger.info("the client's thread is no longer sampled: %r", error)
 
     def _sample(self) -> None:
         interval, began = INTERVAL_S / 16, time.monotonic()

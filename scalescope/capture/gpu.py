@@ -74,7 +74,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
                 "memory_total": int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).total),
             }
         except self.nvml.NVMLError as error:  # a part of a card (MIG) has no utilisation
-            self.absent = f"NVML does not tell the utilisation of the GPU: {error}"
+            self.absent = f"NVML does not report the utilisation of the GPU: {error}"
             return
         for callbacks in _of_moves(worker):
             callbacks.append(self.move)

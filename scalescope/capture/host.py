@@ -147,7 +147,7 @@ class HostLoad:
             ours, own, self._foreign = _tree_ticks(self.roots)
             return {"total": sum(ticks), "idle": ticks[3] + ticks[4], "stolen": ticks[7], "ours": ours, "own": own}
         except (OSError, ValueError, IndexError) as error:
-            self.reason = f"this platform does not tell how CPU time is used: {error}"
+            self.reason = f"this platform does not report how CPU time is used: {error}"
             return None
 
 

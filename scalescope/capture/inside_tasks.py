@@ -36,7 +36,7 @@ NAME = "scalescope-inside"
 DEEPEST = 100  # most frames of a stack that are examined, from the innermost, as in `distributed`
 OUTER, INNER = 25, 15  # frames of a long stack that are kept at its two ends
 STACKS, CUT = 60, 8  # commonest stacks of a prefix, which stay whole; outermost frames that other stacks keep
-PREFIXES = 50  # most prefixes, those with most samples
+PREFIXES = 50  # most prefixes that are reported, by number of samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
@@ -249,7 +249,7 @@ class _SameCalls:
             self.found = {call: each for call, each in self.found.items() if len(each[1]) > 1 or task in each[1]}
 
     def told(self) -> tuple[int, list[tuple[str, str, str, int, int, int]]]:
-        """Tasks that were seen; and function, arguments, line, samples, samples that read and tasks of calls."""
+        """Number of tasks seen; then each call's function, arguments, line, samples, samples that read, and tasks."""
         rows = [(*call, samples[0], samples[1], len(tasks)) for call, (samples, tasks) in self.found.items()]
         return len(self.tasks), sorted(rows, key=lambda row: -row[3])[:TOLD_CALLS]
 

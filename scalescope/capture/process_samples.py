@@ -37,7 +37,7 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
         await beat(dask_worker)
     ours = getattr(dask_worker.plugins.get("scalescope-worker"), "plugins", {}) if take else {}
     sampler, inside, garbage = (ours.get(f"scalescope-{name}") for name in ("gpu", "inside", "garbage"))
-    garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # the scheduler's
+    garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # on the scheduler
     workers = getattr(dask_worker, "workers", ())
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {

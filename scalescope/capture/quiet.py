@@ -21,7 +21,7 @@ class _Others(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.expected = False  # whether the next connection is that of our client
+        self.expected = False  # True if the next connection is that of our client
         self.addresses: set[str] = set()  # addresses of our clients' connections
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -540,7 +540,7 @@ class _Ending(NamedTuple):
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
     call: str  # call of a task that raised, as `load(7)`; may be empty
-    refused: bool  # whether no worker got the task, since its inputs need more memory than any worker has
+    refused: bool  # True if no worker got the task, since its inputs need more memory than any worker has
 
 
 class _Stolen(NamedTuple):
@@ -1164,7 +1164,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _names_in(function: Any, depth: int = 2) -> set[str]:
-    """Names that a function uses, and those that functions of its module use that it calls; `DRAWS` if unknown."""
+    """Names used by a function, and by functions of its module that it calls; `DRAWS` if unknown."""
     code = getattr(function, "__code__", None)
     if code is None:
         return {*DRAWS}

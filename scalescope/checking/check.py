@@ -31,12 +31,12 @@ PLAN = (
     "Its plan needs values, as `set_index` and `sort_values` do for divisions: only that part was checked. "
     "`divisions=` or `sorted=True` saves computing it."
 )
-NOTED_BYTES = 1_000_000  # bytes of a graph from which its largest object is looked for
+NOTED_BYTES = 1_000_000  # fewest bytes of a graph whose largest object is searched for
 
 
 @dataclass(frozen=True)
 class Known:
-    """What was noted while collections were built; empty where nothing was."""
+    """Notes taken while collections were built; empty without any."""
 
     chunks: Mapping[str, Any] = field(default_factory=dict)  # chunks and types of arrays, by name
     lines: Mapping[str, str] = field(default_factory=dict)  # lines of the user's code, by name of a layer
@@ -89,7 +89,7 @@ def collections_of(value: Any) -> list[Any]:
 def examined(
     given: Sequence[Any], seen: interception.Seen, about: str, threads: int | None
 ) -> tuple[Checked, RecordedGraph | None]:
-    """Check collections and what was seen before; the second value is to be scheduled, if it is not too large."""
+    """Check collections and graphs seen before; also return the graph to schedule, None if it is too large."""
     graphs = [*seen.graphs]
     if given:
         with interception.intercepted(seen):
@@ -149,7 +149,7 @@ def _examined(
     if len(graph) > MOST:
         return replace(checked, no_memory=f"not scheduled: more than {MOST:,} tasks"), None
     if not nbytes.any():
-        return replace(checked, no_memory="nothing tells how large the results are"), None
+        return replace(checked, no_memory="the sizes of the results are unknown"), None
     return checked, recorded(graph, nbytes)
 
 
@@ -217,7 +217,7 @@ def _arrays(collection: Any) -> list[Any]:
 def with_memory(
     checked: Checked, graph: RecordedGraph | None, workers: int, threads: int, limit: float = 0.0
 ) -> Checked:
-    """The check with its peak memory on so many workers; `limit`: bytes of memory of a worker, 0 if unknown."""
+    """The check with its peak memory on these workers and threads; `limit`: memory of a worker in bytes, 0: unknown."""
     if graph is None:
         return checked
     with scheduling() as schedule:

@@ -1,4 +1,4 @@
-"""What a check says of a graph, as data and as text."""
+"""Result of checking a graph, as data and as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Layer(Mapped):
 
 @dataclass(frozen=True)
 class PeakMemory(Mapped):
-    """Results that workers hold when they hold most; tasks were scheduled by the real scheduler on a virtual clock."""
+    """Results on workers when their sum is largest; the real scheduler placed the tasks, on a virtual clock."""
 
     workers: int
     threads: int  # threads of each worker

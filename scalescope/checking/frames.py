@@ -8,9 +8,9 @@ from typing import Any
 
 from scalescope.checking.sizes import Known, function_name
 
-TEXT = 40.0  # bytes of a text, where nothing tells how long it is
-GROUPS = 100  # rows of a grouped result, where nothing tells how many groups there are
-FIELD = 8.0  # bytes of a column's text in a row of a file
+TEXT = 40.0  # assumed bytes of a text of unknown length
+GROUPS = 100  # assumed rows of a grouped result with an unknown number of groups
+FIELD = 8.0  # assumed bytes of one field in a row of a text file
 DASKS_INDEX = "__null_dask_index__"  # column in which dask writes an index without a name
 EMPTY = 700.0  # bytes of a frame without rows: its columns and index
 
@@ -49,7 +49,7 @@ def _rows(expression: Any, known: dict[str, Rows | None]) -> Rows | None:
         try:
             known[name] = _of(expression, [each for each in below if each is not None])
         except (AttributeError, TypeError, ValueError, KeyError, NotImplementedError, OSError):
-            known[name] = None  # a library's expression that is made otherwise
+            known[name] = None  # an expression of another library, built differently from Dask's own
     return known[name]
 
 

@@ -116,7 +116,7 @@ class TaskGraph:
 
     @cached_property
     def task(self) -> Ints:
-        """The task of each need."""
+        """The task that has each need; one element per need."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     @cached_property
@@ -145,7 +145,7 @@ class TaskGraph:
 
     @property
     def order(self) -> Ints:
-        """All tasks, each behind those that it needs."""
+        """All tasks in an order in which each follows those that it needs."""
         return self._levels[1]
 
     @cached_property

@@ -50,9 +50,9 @@ def check_program(
         result = Path(folder, RESULT)
         if not result.exists():
             raise UsageError(
-                "the check did not get to an end" if status else "it sent nothing to Dask",
+                "the check did not finish" if status else "it sent nothing to Dask",
                 where=target,
-                cause=f"its process ended with status {status}; what it said stands above" if status else "",
+                cause=f"its process ended with status {status}; its output is above" if status else "",
                 next_step="" if status else "name what builds the collection: MODULE:FUNCTION",
             )
         data = json.loads(result.read_text())
@@ -127,7 +127,7 @@ def _named(target: str) -> Any:
 
 
 def _modules(target: str) -> list[str]:
-    """Modules of dask that a program uses, by its text; they must be imported before it is."""
+    """Modules of dask named in a program's source; they must be imported before the program."""
     try:
         file = target.partition(":")[0]
         path = file if file.endswith(".py") else importlib.util.find_spec(file).origin  # type: ignore[union-attr]

@@ -24,7 +24,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from scalescope.checking.graph import TaskGraph
 
 EVALUATED = 20_000  # most tasks that are examined one by one
-ALIKE = 40  # most tasks of a layer that are examined in a larger graph; the others count as like these
+ALIKE = 40  # most tasks of a layer that are examined in a larger graph; the others are assumed to be alike
 SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)  # lengths that stand for the lengths of axes
 MANY = 1_000  # most elements of data that are examined
 # Modules whose functions are called with arrays without elements, but for those whose names say that they touch files
@@ -352,7 +352,7 @@ class Sizes:
         return nbytes, told
 
     def _sample(self, layer: Any) -> Any:
-        """Some tasks of each layer, each behind those of the layers that it needs."""
+        """Some tasks of each layer, after tasks of the layers that it needs."""
         order = self._graph.order
         by_layer = order[np.argsort(layer[order], kind="stable")]
         starts = np.flatnonzero(np.diff(layer[by_layer], prepend=-1))

@@ -149,7 +149,7 @@ async def _answer(context: Context, command: str, *arguments: str) -> BriefAnswe
 
 
 async def _run(context: Context, *arguments: str) -> Any:
-    """What a command printed as JSON. `ToolError` with its last lines if that is nothing, or if a script failed."""
+    """JSON that a command printed; raises `ToolError` with its last lines if it printed none or a script failed."""
     said: deque[str] = deque(maxlen=LAST_LINES)
     async with await anyio.open_process([*COMMAND, *arguments], stdin=DEVNULL) as process:
         assert process.stdout is not None
@@ -168,7 +168,7 @@ async def _run(context: Context, *arguments: str) -> Any:
                     await _end(process)
     found = json.loads("".join(told) or "{}")
     if not found or (process.returncode and not found.get("findings", True)):
-        raise ToolError("".join(said) or f"scalescope {arguments[0]} said nothing")
+        raise ToolError("".join(said) or f"scalescope {arguments[0]} printed nothing")
     return found
 
 

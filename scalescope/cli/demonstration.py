@@ -48,7 +48,7 @@ Carry = Callable[[Mapping[str, Any]], "SweepRun"]  # carries a sweep out and ret
 
 @dataclass(frozen=True)
 class DemoPart:
-    """Some trials of a run, shown as if there were no others."""
+    """Some trials of a run, shown as a run of their own."""
 
     sweep: Sweep
     trials: tuple[Trial, ...]

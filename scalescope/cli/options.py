@@ -116,7 +116,7 @@ def seconds_of(option: str, text: str) -> float:
 
 
 def script_python() -> str:
-    """The Python of the active virtual environment, if that is another than this one; empty if there is none."""
+    """The Python of the active virtual environment; empty if there is none, or if it is this Python."""
     active = os.environ.get("VIRTUAL_ENV", "")
     python = os.path.join(active, "bin", "python")
     if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):

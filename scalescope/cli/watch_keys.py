@@ -70,7 +70,7 @@ class KeyedDisplay:
             self._draw()
 
     def wait(self, seconds: float) -> None:
-        """Obey keys for so many seconds; `KeyboardInterrupt` ends the watch."""
+        """Obey keys for `seconds`; `KeyboardInterrupt` ends the watch."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             ready, _, _ = select.select([self.keys], [], [], left)
@@ -165,7 +165,7 @@ def keyed(watch: ClusterWatch, live: Live, *, records: bool) -> Iterator[KeyedDi
 class Display(Protocol):
     """Shows looks, and spends the pauses between them."""
 
-    wants_report: bool  # whether somebody asked for the report, and so ended the watch
+    wants_report: bool  # True if somebody asked for the report, and so ended the watch
 
     def show(self, look: Look) -> None: ...
 

@@ -56,7 +56,7 @@ def refuse_other_users() -> bool:
     if known:
         backends["tcp"] = _Backend()
     else:
-        _logger.warning("other users of this machine can use this cluster: the system does not tell who connects")
+        _logger.warning("other users of this machine can use this cluster: the system does not say who connects")
     return known
 
 

@@ -18,7 +18,7 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
 MOST = 40  # prefixes, and lines of the client, charged by name; many, since two runs differ in which cost most
-MOST_FRAMES = 20  # stacks read of each prefix, those with most samples
+MOST_FRAMES = 20  # most stacks that are read per prefix, by number of samples
 
 _KINDS = {
     "transfer": PartKind.TRANSFER,

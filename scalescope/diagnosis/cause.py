@@ -57,9 +57,9 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     # Terms of the bound on the time that the remedy changes. No finding predicts less time than the other terms allow.
     changes: tuple[Term, ...] = ()
-    by_times: bool = False  # True if a host with too few cores looks the same by its times
+    by_times: bool = False  # True if the times on a host with too few cores look the same
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
-    rules_out: tuple[str, ...] = ()  # codes of causes that are then not named, in the same trial or at the same point
+    rules_out: tuple[str, ...] = ()  # codes of causes not named beside this one, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
     workers_unused: bool = False  # True if it shows in workers without a task, which a script can count
     excusable: bool = False  # True if nobody is to blame for the idle threads that it explains

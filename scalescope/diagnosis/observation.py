@@ -53,7 +53,7 @@ class Observation:
 
     @property
     def measured(self) -> Attempts:
-        """The attempts of a trial that has some; for causes that are only asked where there are any."""
+        """The recorded attempts; `ValueError` if there are none, which most causes need not expect."""
         if self.attempts is None:
             raise ValueError(f"trial {self.trial.key} has no attempts")
         return self.attempts
@@ -137,7 +137,7 @@ class Observation:
 
     @cached_property
     def client_s(self) -> float:
-        """Seconds in which the client ran its own code, without what is done once; 0 where that was not recorded."""
+        """Seconds in which the client ran its own code, without imports and the like; 0 if not recorded."""
         calls = zip(self.column("client", "what"), self.client_calls, self.column("client", "waits"), strict=True)
         own = np.array([what not in ONCE and call not in SENDING and not waits for what, call, waits in calls], bool)
         return float(self.numbers("client", "seconds")[own].sum())
@@ -203,9 +203,9 @@ class Remedy:
 
     text: str  # the option or line to change, without a full stop
     change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
-    saved_s: float | None = None  # seconds of the call that it saves; by default what the lost thread-seconds cost
-    shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
-    remains_s: float = 0.0  # seconds of the call that it needs itself, such as those of sending data once
+    saved_s: float | None = None  # seconds of the call that it saves; by default those that `lost_s` costs
+    shorter_s: float | None = None  # thread-seconds by which the remedy makes tasks shorter; by default the lost ones
+    remains_s: float = 0.0  # seconds of the call that the remedy itself costs, such as sending data once
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
     premise: Premise[Observation] | None = None  # further condition, besides the premise of the cause
     otherwise: Remedy | None = None  # the remedy if a premise does not hold; None if none is known

@@ -85,7 +85,7 @@ def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
 
 
 def more(call: PartitionCall, parts: int) -> str:
-    """How to tell a call to make at least so many partitions."""
+    """Advice: how to change `call` so that it makes at least `parts` partitions."""
     at = f" at {call.where}" if call.where else ""
     if call.nbytes == 0:
         return (
@@ -100,7 +100,7 @@ def more(call: PartitionCall, parts: int) -> str:
 
 
 def block(call: PartitionCall, parts: int) -> int | None:
-    """Bytes of a block with which a call makes at least so many partitions, in two figures; None if too few."""
+    """Block size in bytes (two digits) for at least `parts` partitions of `call`; None if unknown or too small."""
     if call.nbytes is None or call.nbytes < LEAST_BLOCK * parts:
         return None
     exact = call.nbytes // parts
@@ -109,7 +109,7 @@ def block(call: PartitionCall, parts: int) -> int | None:
 
 
 def fewer(call: PartitionCall, times: int) -> tuple[str, int]:
-    """How to tell a call to put up to so many times as much into each partition, and how many are left then."""
+    """Advice: how to make partitions of `call` up to `times` as large; and how many are left then."""
     left = max(math.ceil(call.partitions / times), 1)
     if not call.chunk:
         return FEWER_OPTIONS.get(call.call, "make {n} partitions").format(n=left, times=f"{times:,}"), left

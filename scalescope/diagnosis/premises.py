@@ -28,7 +28,7 @@ def kept_results(observation: Observation) -> Floats:
 
 
 def kept_bytes(observation: Observation) -> float:
-    """Bytes of all results that no other task needs: what is kept where all work is sent at once."""
+    """Bytes of all results that no other task needs: these stay in memory if all work is sent at once."""
     return float(kept_results(observation).sum())
 
 

@@ -27,7 +27,7 @@ from scalescope.model.trial import Trial, ran_what
 
 CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # limits of trust by which times are doubtful
 SHORT_S = 1.0  # real seconds of a worker, below which only what grows with the work is more than information
-# Codes of causes that cost as large a share where there is more of the same work.
+# Codes of causes that cost the same share of the time for more of the same work.
 GROWING = frozenset(
     {
         *("results-awaited-in-loop", "few-tasks-in-flight", "slow-submission", "too-few-partitions", "narrow-stage"),

@@ -54,7 +54,7 @@ class OpenCluster:
         self.cluster: Cluster[Any] | None = None
         self.capture: Capture | None = None
         self.clients = TrialClients()
-        self.opening = False  # whether the main thread waits for a cluster on other machines, which may take long
+        self.opening = False  # True if the main thread waits for a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # True if the next trial needs a new cluster
         self.reopened = ""  # why the next trial has a new cluster; empty: it has the same one

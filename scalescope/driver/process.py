@@ -105,7 +105,7 @@ class Driver:
         self._ending = False
         self._closed = False
         self._phase = ""
-        self._shared = False  # whether tasks run in the process of the driver
+        self._shared = False  # True if tasks run in the process of the driver
         self._reader = threading.Thread(target=self._read, name=f"driver-{self.pid}-replies", daemon=True)
         self._reader.start()
 

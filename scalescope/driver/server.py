@@ -244,7 +244,7 @@ class DriverServer:
         _exit(stop, clean=clean)
 
     def _left(self, *, clean: bool) -> str:
-        """What is said of what clusters left; `clean`: whether the last one was closed in order."""
+        """Sentence on resources that clusters left behind; `clean`: whether the last one was closed in order."""
         unclean = "" if clean else "a cluster was not closed in order: `scalescope reap` removes what is left of it"
         return "; ".join(filter(None, (*self._cluster.left, unclean)))
 

@@ -142,7 +142,7 @@ def worktree(folder: str, commit: str, place: str) -> Iterator[None]:
 
 
 def changed_lines(folder: str, base: str, head: str) -> dict[str, list[int]]:
-    """For each file of `head` that differs from `base`: the lines that are new, or that stand where lines were."""
+    """For each file of `head` that differs from `base`: the numbers of new lines, and of lines at removed ones."""
     found: dict[str, list[int]] = {}
     lines: list[int] = []
     for line in _git(folder, *_DIFF, base, head).splitlines():

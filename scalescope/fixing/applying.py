@@ -38,7 +38,7 @@ def keep(found: Fix, subject: Subject) -> None:
 
 
 def apply_kept(subject: Subject) -> list[Path] | None:
-    """Apply what was proven before; None where nothing was, or a file has changed since."""
+    """Apply the patch that was proven before; None if there is none, or a file has changed since."""
     try:
         files = json.loads(_kept(subject).read_text())
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def apply(found: Fix) -> list[Path]:
 
 
 def _written(path: Path, before: str, content: bytes) -> Path:
-    """Replace a file in one step; what it had is kept as NAME.orig where git does not have it."""
+    """Replace a file in one step; its old content is kept as NAME.orig unless git has it."""
     path = path.resolve()
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:

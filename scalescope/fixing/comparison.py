@@ -18,10 +18,10 @@ TEXTS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md")
 
 
 def differences(originals: Sequence[Outcome], patched: Outcome, values: Values = "same") -> tuple[list[str], list[str]]:
-    """What the patched script did differently from all runs of the original, and what is not compared.
+    """Differences of the patched script from all runs of the original, and things that are not compared.
 
-    Not compared are what differs between runs of the original; values that the patched script leaves on the cluster,
-    with `"fewer"`; and all values with `"others"`, which asks for something printed or written.
+    Not compared are things that differ between runs of the original; values that the patched script leaves on the
+    cluster (`values="fewer"`); all values (`values="others"`: then the script must print or write something).
     """
     found: list[str] = []
     varies: list[str] = []
@@ -36,7 +36,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome, values: Values =
     elif any(each.strip() for each in patched.lines) or patched.written:
         varies.append("values that the client gets")
     else:
-        found.append("it neither prints nor writes what it makes of other values")
+        found.append("its client gets other values, and it prints or writes nothing by which to compare the runs")
     return found, varies
 
 
@@ -100,7 +100,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
     names = [set(each.written) for each in originals]
     always = set.intersection(*names)
     if sometimes := set.union(*names) - always:
-        varies.append(f"{plural(len(sometimes), 'file')} that not each run writes, such as {min(sometimes)}")
+        varies.append(f"{plural(len(sometimes), 'file')} that only some runs write, such as {min(sometimes)}")
     if missing := always - set(patched.written):
         found.append(f"it did not write {min(missing)}")
     if not sometimes and (more := set(patched.written) - always):
@@ -116,7 +116,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
         if len(known) > 1:
             varies.append(name)
         else:
-            found.append(f"{name} has another content")
+            found.append(f"the content of {name} differs")
 
 
 def _values(

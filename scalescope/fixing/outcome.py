@@ -54,7 +54,7 @@ class Guarded:
 
     folder: Path  # folder for all runs, outside of their copies
     copy: Copy
-    allowed: bool  # whether the script may write elsewhere and connect to other machines
+    allowed: bool  # True if the script may write elsewhere and connect to other machines
 
     def environ(self) -> dict[str, str]:
         """Variables of the script's process."""
@@ -124,7 +124,7 @@ class Guarded:
 
 
 def run(command: Sequence[str], guarded: Guarded, *, cwd: Path, limit_s: float) -> Outcome:
-    """Run a command to its end, or for so many seconds; raises `SideEffect`."""
+    """Run a command to its end, or for `limit_s` seconds; raises `SideEffect`."""
     with guarded.file("out").open("wb") as out, guarded.file("err").open("wb") as err:
         began = time.monotonic()
         process = subprocess.Popen(

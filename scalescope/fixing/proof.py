@@ -30,22 +30,22 @@ Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`
 
 @dataclass(frozen=True)
 class Proof:
-    """What the pairs of runs say about a patch."""
+    """Result of the pairs of runs for one patch."""
 
     proven: bool
     reason: str  # reason for withdrawing the patch; empty if it stays
-    pairs: tuple[tuple[float, float], ...] = ()  # seconds of the original and of the patched script, in their order
-    original_s: float | None = None  # geometric mean of the seconds; None without a whole pair
+    pairs: tuple[tuple[float, float], ...] = ()  # (original, patched) seconds of each pair, in order of time
+    original_s: float | None = None  # geometric mean of the seconds; None without a complete pair
     patched_s: float | None = None
     times: float | None = None  # speed-up; None with too few pairs
-    low: float | None = None  # lower end of its interval; None on a virtual clock, too
+    low: float | None = None  # lower end of the interval of `times`; also None on a virtual clock
     high: float | None = None
     original_bytes: int = 0  # largest memory of all processes together
     patched_bytes: int = 0
     # What differs between two runs of the original, or what the patched script's client does not get
     not_compared: tuple[str, ...] = field(default_factory=tuple)
-    changed: bool = False  # True: it was withdrawn because its results differ
-    uses: str = ""  # workers and transferred bytes, where they differ
+    changed: bool = False  # True if it was withdrawn because its results differ
+    uses: str = ""  # workers and transferred bytes, if the two scripts differ in them
 
     def to_json(self) -> dict[str, Any]:
         return to_mapping(self)
@@ -96,7 +96,7 @@ def prove(
         if len(originals) > 3:
             originals.pop().copy.remove()
         if done["a"].status != recorded.status:
-            return _proof(pairs, level, peaks, varies, reason="the original ends otherwise from run to run")
+            return _proof(pairs, level, peaks, varies, reason="the original's exit status differs from run to run")
         if changed:
             return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
         if virtual and len(pairs) == 1 and abs(done["a"].seconds / recorded.seconds - 1) <= SAME:
@@ -120,7 +120,7 @@ def prove(
 
 
 def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
-    """The proof where each run takes the same time; the memory of a simulation says nothing."""
+    """The proof if each run takes the same time; memory is not judged, since a simulation's means nothing."""
     original_s, patched_s = pair
     slower = "it is not faster" if patched_s >= original_s else "it gains less than 5 %"
     reason = slower if patched_s > WORTH * original_s else ""
@@ -136,7 +136,7 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "its time was used before it was clear: --budget gives it more"
+        reason = "its time ran out before the result was clear: raise --budget"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):

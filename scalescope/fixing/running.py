@@ -35,9 +35,9 @@ from scalescope.run import price_table
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 
-SCRIPTS = 5  # time limit of all pairs of a patch, in times of the script's own run, unless the user sets one
+SCRIPTS = 5  # time limit of all pairs of a patch, as a multiple of the script's own time, unless the user sets one
 MOST = 6  # most patches that are tried, one after another
-LIMIT = 10.0  # time limit of a run, in times of the script's own run
+LIMIT = 10.0  # time limit of a run, as a multiple of the script's own time
 LEAST_S = 60.0  # seconds that a run may always take
 FEWEST = LOOKS[0]
 PARTS = 3  # most parts of the saved seconds that are named
@@ -60,7 +60,7 @@ def fix(
     program: Program | Subject,
     *,
     budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's own
-    side_effects: bool = False,  # whether it may write elsewhere and connect to other machines
+    side_effects: bool = False,  # True if it may write elsewhere and connect to other machines
     says: Says = lambda text: None,
     agrees: Callable[[], bool] = lambda: True,  # called before anything runs; True: go on
     runner: Runner | None = None,  # carries out the recordings and proofs; None: this process
@@ -111,7 +111,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Recording:
-    """What a recorded run of the current version left, and what was found in it."""
+    """A recorded run of the current version, and its findings."""
 
     outcome: Outcome
     findings: Sequence[Finding]
@@ -147,7 +147,7 @@ class _Fixing:
         while True:
             if record.outcome.status != 0:
                 ends = f"{self.subject.name} ends with status {record.outcome.status} ({record.outcome.error})"
-                notes.append(f"{ends}: mend that first.")
+                notes.append(f"{ends}: fix that first.")
                 break
             notes = [] if record.findings else list(record.hints)
             before = self.current
@@ -221,12 +221,12 @@ class _Fixing:
         return None
 
     def _versions(self, finding: Finding, reasons: list[str]) -> Iterator[tuple[str, str, _Version]]:
-        """Versions with a remedy: name of the rewrite, what it changes; why others are none is added to the reasons."""
+        """(rewrite, its change in words, version) of each remedy that applies; `reasons` gets why others do not."""
         current = self.current
         if settings := self.subject.settings(finding, current.values):
             yield SETTING, self._told(settings), replace(current, values={**current.values, **settings})
         elif finding.code not in REWRITES:
-            reasons.append("its remedy is no change of a line that is known to be safe")
+            reasons.append("no rewrite of the code is known to be safe for its remedy")
         for name, rewrite in rewrites(finding.code):
             file = self._file(finding)
             if file is None:
@@ -257,7 +257,7 @@ class _Fixing:
         return ", ".join(self.subject.written(values))
 
     def _difference(self, version: _Version) -> str:
-        """What a version changes of the one that is proven, as a diff."""
+        """Diff from the current, proven version to this one."""
         patched = [
             diff(name, self.current.files.get(name) or (self.root / name).read_bytes(), content)
             for name, content in version.files.items()
@@ -282,7 +282,7 @@ class _Fixing:
         )
 
     def _run(self, version: _Version, guarded: Guarded, limit_s: float) -> Outcome:
-        """A run of the program; where it is swept, its seconds are those of the trial."""
+        """Run the program; if it runs as a sweep, the seconds are those of the trial."""
         store = swept.address(guarded) if self.subject.cluster else ""
         program = self.subject.at(guarded.copy.folder, version.values, guarded.environ(), store)
         outcome = run(program.command, guarded, cwd=Path(program.folder or "."), limit_s=limit_s)
@@ -316,7 +316,7 @@ def _with_metas(findings: Sequence[Finding], outcome: Outcome) -> list[Finding]:
 
 
 def _why(before: Sequence[tuple[Trial, Account]], after: Sequence[tuple[Trial, Account]]) -> str:
-    """The largest parts of the seconds that are gone, of the cluster with most; empty if none are."""
+    """Largest parts of the saved seconds, on the cluster that saved most; empty if none saved any."""
     if len(before) != len(after):
         return ""
     sides = zip(before, after, strict=True)

@@ -33,7 +33,7 @@ class Subject:
     root: Path  # folder to copy
     folder: Path  # folder in which the script runs: the root, or one inside
     workload: str = ""  # reference of a workload; empty for a program
-    # What a patch may set: values of the workload's point, or variables of a program's environment, at first none
+    # Values that a patch may set: of the workload's point, or of a program's environment variables (at first none)
     values: Mapping[str, Scalar] = field(default_factory=dict)
     cluster: ClusterSpec | None = None  # cluster on which a workload is swept; None: a `LocalCluster`
 
@@ -157,6 +157,6 @@ def _module(name: str, folder: Path) -> Path:
     place = folder.joinpath(*name.split("."))
     found = [each for each in (place.with_suffix(".py"), place / "__main__.py") if each.is_file()]
     if not found:
-        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "there is none of this name"
+        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "no such file exists"
         raise UsageError(f"{name} is no module of this folder", where=str(folder), cause=known, next_step=NEXT_STEP)
     return found[0]

@@ -1,4 +1,4 @@
-"""What a version uses besides time and memory: workers, and bytes between them."""
+"""Resources of a version besides time and memory: workers, and bytes transferred between them."""
 
 from __future__ import annotations
 

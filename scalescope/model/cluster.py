@@ -87,11 +87,11 @@ class ClusterSpec:
     extra: ClassVar[str] = ""  # extra of Scalescope that installs `packages`; may be empty
     packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
     max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
-    real_time: ClassVar[bool] = True  # whether trials take real time; else the clock is virtual
-    here: ClassVar[bool] = False  # whether all workers are on this machine, so that they cost nothing but time
-    # whether workers share processes, so that measurements say nothing about tasks that compute
+    real_time: ClassVar[bool] = True  # True if trials take real time; else the clock is virtual
+    here: ClassVar[bool] = False  # True if all workers are on this machine, so that they cost nothing but time
+    # True if workers share processes, so that measurements say nothing about tasks that compute
     shares_processes: ClassVar[bool] = False
-    proven: ClassVar[bool] = True  # whether it was ever run on a real system; otherwise it has no block
+    proven: ClassVar[bool] = True  # True if it was ever run on a real system; else it has no Prefect block
     hold_s: ClassVar[float] = 0.0  # most seconds that workers which have arrived wait for others
 
     def __post_init__(self) -> None:

@@ -151,7 +151,7 @@ def _refusal(token: str) -> str:
     if "://" in token or "@" in token:
         return "addresses are refused: their content may change. For a repository, write NAME @ git+https://..."
     if "/" in token or token.startswith("."):
-        return "a path among requirements is refused. The path of an interpreter stands alone"
+        return "a path among requirements is refused. The path of an interpreter must stand alone"
     return "write it as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"
 
 

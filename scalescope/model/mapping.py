@@ -52,7 +52,7 @@ def from_mapping(cls: type[T], data: object, where: str = "") -> T:
 
 
 def differing(instance: Any) -> dict[str, Any]:
-    """The fields whose values are not the default; an identity depends on these alone."""
+    """The fields whose values are not the default, by name; only these enter an identity such as a point's id."""
     kind: Any = type(instance)
     defaults = _defaults(kind)
     values = {each.name: getattr(instance, each.name) for each in fields(instance)}

@@ -57,7 +57,7 @@ class Declared:
 
     name: str  # its name in Python and YAML
     type: Any  # type of what people write, such as `int` or `float | None`
-    required: bool  # whether a value must be given
+    required: bool  # True if a value must be given
     about: Parameter
     _field: Field[Any]
 

@@ -26,7 +26,7 @@ class RecordedTask:
     nbytes: int = 0  # size of its result
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
     sends: RecordedGraph | None = None  # graph that it sends itself, and waits for
-    secedes: bool = False  # whether it gives up its thread meanwhile
+    secedes: bool = False  # True if it gives up its thread meanwhile
     # seconds of the first attempt of a shuffle's output, on any worker, which tells where the output must run
     first_s: float = 0.0
 
@@ -36,7 +36,7 @@ class ScatteredData:
     """A piece of data that no task made."""
 
     nbytes: int
-    everywhere: bool = False  # whether all workers had it from the beginning
+    everywhere: bool = False  # True if all workers had it from the beginning
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Submission:
     # own work, and its waits for the cluster. Time that nothing explains counts as work.
     pause_s: float = 0.0
     waited_s: float = 0.0
-    after_all: bool = False  # whether all submissions before it had ended
+    after_all: bool = False  # True if all submissions before it had ended
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class RecordedGraph:
     submissions: tuple[Submission, ...] = (Submission(),)  # submissions in their order
     # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all
     cpu: tuple[float, ...] = ()
-    gathered: bool = True  # whether the client fetched results
+    gathered: bool = True  # True if the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
-    shares_cores: bool = False  # whether tasks slow down while a worker computes more of them than it has threads
+    shares_cores: bool = False  # True if tasks slow down while a worker computes more of them than it has threads
     window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:

@@ -45,8 +45,8 @@ GRAPHS: dict[str, str] = {
     "seconds": "d",  # seconds that the scheduler needed to take it in
     "client": "str",  # id of the client that sent it; begins with `NESTED` inside a task
     "task": "str",  # key of the task that sent it; empty when none did
-    "tasks": "q",  # tasks in it
-    "nbytes": "q",  # its size as it was sent; 0 when unknown
+    "tasks": "q",  # tasks in the graph
+    "nbytes": "q",  # bytes of the graph as it was sent; 0 when unknown
 }
 
 WORKERS: dict[str, str] = {
@@ -153,7 +153,7 @@ FLOW = "prefect.flow"  # value of the column `what`: Prefect began or ended a fl
 META = "dask.meta"  # value of the column `what`: Dask called a function of tasks in the client for its meta
 TRAVERSED = "dask.delayed"  # value of the column `what`: a call of a delayed function searched its arguments
 HASHED = "dask.tokenize "  # begins values of the column `what`: Dask hashed the data that the call got, to name it
-# Last names of calls of which that is told, and what to pass so that the data gets a random name
+# Calls that hash their data, by last name, and the argument that makes Dask use a random name instead
 NOT_HASHED = {"scatter": "hash=False", "from_array": "name=False", "submit": "pure=False", "map": "pure=False"}
 LOCAL = "dask.local"  # value of the column `what`: one of Dask's own schedulers computed in the client's process
 JOBLIB = "joblib"  # value of the column `what`: joblib computed without the cluster

@@ -25,7 +25,7 @@ class StandingTasks:
 
     prefix: str  # prefix of their keys
     tasks: int
-    holds: bool  # whether they hold threads, having begun and not seceded
+    holds: bool  # True if they hold threads, having begun and not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
     call: str  # function called at that line, as `result (client.py)`
     waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty if they do not wait

@@ -30,8 +30,8 @@ class WorkloadParameter:
     maximum: float | None = None  # largest number allowed
     # the only values allowed; empty: any. For the kind `int`, words that are allowed besides numbers
     choices: tuple[Scalar, ...] = ()
-    optional: bool = False  # whether `None` is allowed
-    required: bool = False  # whether a sweep must give it (there is no default)
+    optional: bool = False  # True if `None` is allowed
+    required: bool = False  # True if a sweep must give it (there is no default)
 
     def check(self, value: object, *, section: str = "params") -> Scalar:
         """Return the value, or raise `InvalidField`."""
@@ -102,7 +102,7 @@ class Workload:
     # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
     kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty: all
-    changes_workers: bool = False  # whether it adds, retires or kills workers; else such a change makes a trial invalid
+    changes_workers: bool = False  # True if it adds, retires or kills workers; else such a change makes a trial invalid
     # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 

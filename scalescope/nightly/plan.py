@@ -28,7 +28,7 @@ LIKE = 7  # most recent nights whose median time a night is expected to take
 # rough seconds of a job's run on 2 cores, with cluster and warm-up, at small (True) and at full sizes: an estimate for
 # the first night only
 RUN_S = {True: 10.0, False: 50.0}
-VIRTUAL_RUN_S = 3.0  # the same seconds on a cluster in virtual time
+VIRTUAL_RUN_S = 3.0  # rough seconds of a job's run in virtual time
 
 
 @dataclass(frozen=True)

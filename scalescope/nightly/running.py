@@ -326,7 +326,7 @@ def _span(study: Study, record: NightRecord) -> telemetry.Span:
 
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     found = [alerts.line(each) for each in tonight.alerts]
-    found += [f"{alerts.line(each)} (alert {each.id} of {each.night} stands)" for each in tonight.standing]
+    found += [f"{alerts.line(each)} (alert {each.id} of {each.night} is still open)" for each in tonight.standing]
     first = f"Regression: {'; '.join(found)}." if found else "No regression."
     first = first if tonight.measured else "Nothing was measured."
     loaded = [taken for each in tonight.measured if (taken := each.host.get(OTHERS, 0.0)) >= host_cpu.OTHERS]

@@ -64,7 +64,7 @@ class HangWatch:
             try:
                 look = watch.look()
             except Exception as error:  # noqa: BLE001 - an old, busy or closed cluster, or a broken connection
-                logger.info("the cluster could not be looked at: %r", error)
+                logger.info("the cluster could not be examined: %r", error)
                 self.found, failures = None, failures + 1  # a standstill may be over
                 continue
             self.found, failures = look.standing if look.stands else None, 0

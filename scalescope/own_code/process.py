@@ -93,7 +93,7 @@ def _forget(numbers: Collection[int]) -> None:
 
 
 class _Witness:
-    """A process of the same group that notes which signals it gets; to be made while these are blocked."""
+    """A process of the same group that notes which signals it gets; create it while these are blocked."""
 
     def __init__(self, heard: Sequence[int], prepare: Callable[[], None]) -> None:
         self._noted, notes = os.pipe()

@@ -1,4 +1,4 @@
-"""What is said of a pull request: a text for people, and lines for the pages of GitHub and GitLab."""
+"""The answer for a pull request: text for people, and annotations for the pages of GitHub and GitLab."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PullRequestAnswer(Mapped):
     base: str  # id of its commit
     head: str
     line: str  # the answer in a sentence
-    changed: bool  # whether any comparison showed a difference
+    changed: bool  # True if any comparison showed a difference
     status: int  # exit status
     table: str = ""  # table in Markdown
     reasons: tuple[str, ...] = ()  # a sentence for each comparison that differs

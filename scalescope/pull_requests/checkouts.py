@@ -47,7 +47,7 @@ class Checkout:
             raise UsageError(
                 f"{module} is not imported from the checkout of {self.commit[:10]}, but from {found}",
                 cause="PYTHONPATH or an installed module of that name comes first",
-                next_step="unset PYTHONPATH, or name the workload's file otherwise",
+                next_step="unset PYTHONPATH, or rename the workload's file",
             )
         return bool(found)
 

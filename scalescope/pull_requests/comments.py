@@ -26,7 +26,7 @@ class Discussion:
     def tell(self, marker: str, text: str, *, worth: bool) -> str:
         """Bring our comment up to date, the one that begins with `marker`; return `made`, `edited`, or nothing.
 
-        Where there is none, one is made only if there is something `worth` saying.
+        A new comment is made only if there is something `worth` saying.
         """
         body = f"{marker}\n{text}"[:LONGEST_TEXT]
         known = self._find(marker)

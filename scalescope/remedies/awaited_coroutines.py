@@ -13,7 +13,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     every: list[cst.ListComp | cst.For] = [e for e in source.all(cst.ListComp) if isinstance(e.elt, cst.Await)]
     every += [each for each in source.all(cst.For) if _collects(each)]
     awaits = [each for each in every if source.leads_to(each, place)]
-    return answer(_together, source, awaits, "no comprehension or loop that awaits each result stands at that line")
+    return answer(_together, source, awaits, "no comprehension or loop that awaits each result was found at that line")
 
 
 def _collects(loop: cst.For) -> tuple[cst.Await, str] | None:
@@ -66,7 +66,7 @@ def _after_the_loop(source: Source, loop: cst.For) -> Patched:
     awaited, found = collected
     made = binding(source, found, source.function(loop))
     if not isinstance(made, cst.List) or made.elements:
-        raise Refused(f"`{found}` is no list that is empty before the loop")
+        raise Refused(f"`{found}` is not an empty list before the loop")
     if any(isinstance(each, cst.Await) for each in walk(awaited.expression)):
         raise Refused("more than the result is awaited in each round")
     (line,) = source.statements(f"{found}[:] = await asyncio.gather(*{found})\n")

@@ -44,7 +44,7 @@ SENDS = ("submit", "compute")
 # Functions that use up a generator before any of its results is needed
 WHOLE = {"sum", "list", "tuple", "set", "dict", "sorted", "max", "min", "frozenset"}
 LEAVES = cst.Break | cst.Return | cst.Raise | cst.Yield | cst.Await | cst.Try | cst.Global | cst.Nonlocal | cst.Del
-UNCERTAIN = "what the loop does between two rounds would come in another order"
+UNCERTAIN = "other effects of the loop's rounds would happen in another order"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Awaited:
 
     whole: cst.Call  # the call that waits
     sent: cst.BaseExpression  # expression that makes the future or the lazy collection
-    lazy: bool = False  # whether `sent` is a collection
+    lazy: bool = False  # True if `sent` is a collection
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -63,7 +63,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     if not near and place is not None:  # samples name the line of a loop's body, or of a function that is called there
         near = [each for each in waiting if _is_in(source, each, place)]
         near = near if len(near) == 1 else []
-    return answer(_rewritten, source, near, "no loop that awaits results stands at that line")
+    return answer(_rewritten, source, near, "no loop that awaits results was found at that line")
 
 
 def _is_in(source: Source, node: cst.CSTNode, place: Place) -> bool:

@@ -38,7 +38,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def longer(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Batches that are a task each: as many times as long as the finding says."""
+    """Make batches, each of which is one task, longer by the factor in the finding."""
     times = times_as_much(finding)
     return NotHere("the finding names no size") if times is None else _resized(module, place, lambda now: now * times)
 
@@ -51,11 +51,11 @@ def _resized(module: cst.Module, place: Place | None, change: Callable[[int], in
     calls = [each for each in source.all(cst.Call) if called(each) == "range" and len(each.args) == 3]
     batches = [each for each in calls if _steps(source, each)]
     near = [each for each in batches if place is not None and source.function(each) in source.reached(place)]
-    return answer(larger, source, near or batches[: len(batches) == 1], "no loop over batches is plain to see")
+    return answer(larger, source, near or batches[: len(batches) == 1], "no single loop over batches was found")
 
 
 def _steps(source: Source, call: cst.Call) -> list[cst.BaseExpression]:
-    """The step of a range where the loop slices so much from its position on: `items[start : start + step]`."""
+    """The steps to change together: that of a range, and those of slices `items[start : start + step]` in its loop."""
     loop = source.parent(call)
     if not isinstance(loop, cst.For | cst.CompFor) or not isinstance(loop.target, cst.Name):
         return []

@@ -39,7 +39,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     around, *there = source.reached(place) if place else [module]
     functions = [each for each in (*there, around) if isinstance(each, cst.FunctionDef)]
-    return answer(_cached, source, functions, "no function stands at that line")
+    return answer(_cached, source, functions, "no function was found at that line")
 
 
 def _cached(source: Source, function: cst.FunctionDef) -> Patched:
@@ -76,7 +76,7 @@ def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> N
         plain = text in READS | HARMLESS or called(each) in PLAIN or is_pure(each) or _is_seeded(each)
         plain = plain or (text in made and _is_frozen(source, made[text]))
         if not plain and root(each.func) not in own:
-            raise Refused(f"it is not known what `{called(each)}` does in `{name}`")
+            raise Refused(f"`{called(each)}`, which `{name}` calls, may have side effects")
     targets = [each.target for each in walk(function.body) if isinstance(each, cst.AssignTarget)]
     if any(isinstance(each, cst.Attribute) and root(each) != "self" for each in targets):
         raise Refused(f"`{name}` changes something outside")
@@ -131,7 +131,7 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
 
 
 def _stores(source: Source, node: cst.CSTNode) -> bool:
-    """Whether a part of what a name stands for is changed, as in `table[key].append(x)`."""
+    """Whether a part of a variable's value is changed, as in `table[key].append(x)`."""
     while isinstance(up := source.parent(node), cst.Attribute | cst.Subscript | cst.Call):
         if isinstance(up, cst.Attribute) and up.attr.value in ADDING | TAKING:
             return True

@@ -31,7 +31,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     loops = [each for each in walk(module) if isinstance(each, cst.For | cst.While) and place is not None]
     near = source.nearest(loops, place)
-    return answer(_before, source, near, "the loop stands around a call of the function that makes the cluster")
+    return answer(_before, source, near, "the loop calls a function that makes the cluster")
 
 
 def kept(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -47,7 +47,7 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
     if any(isinstance(each, cst.Param) for each in walk(function.params)) or function.decorators or not returned:
         raise Refused(f"`{name}` has parameters or decorators, or returns nothing")
     if any(called(each) in CLOSED for each in calls) or any(isinstance(each, cst.With) for each in walk(function)):
-        raise Refused("something is closed")
+        raise Refused(f"the module calls `close` or `shutdown`, or `{name}` has a `with`")
     if any(
         isinstance(each, cst.With) and any(_calls(item.item, name) for item in each.items)
         for each in source.all(cst.With)
@@ -62,7 +62,7 @@ def _calls(node: cst.CSTNode, name: str) -> bool:
 
 def _before(source: Source, loop: cst.For | cst.While) -> Patched:
     if not isinstance(loop.body, cst.IndentedBlock) or any(isinstance(each, cst.Return) for each in walk(loop)):
-        raise Refused("the loop is left from within")
+        raise Refused("the loop contains a `return`, or is one line")
     for each in loop.body.body:
         if isinstance(each, cst.With) and all(_makes(item.item) for item in each.items):
             return _around(source, loop, each)
@@ -72,7 +72,7 @@ def _before(source: Source, loop: cst.For | cst.While) -> Patched:
     if {_name_closed(line) for line in closed} != set(made) or not made:
         raise Refused("the cluster is not made and closed by lines of the loop itself")
     if len(made) + len(closed) == len(loop.body.body):
-        raise Refused("the loop does nothing else")
+        raise Refused("the loop does nothing but make and close the cluster")
     _check_alike(loop, [*made.values()], set(made))
     gone: dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]] = dict.fromkeys(
         (*made.values(), *closed), lambda updated: cst.RemoveFromParent()

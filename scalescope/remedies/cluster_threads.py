@@ -46,7 +46,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if _makes(each)]
     near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])
-    return answer(edit, source, near, "no `LocalCluster(...)` or `Client(n_workers=...)` stands at that line")
+    return answer(edit, source, near, "no `LocalCluster(...)` or `Client(n_workers=...)` was found at that line")
 
 
 def _makes(call: cst.Call) -> bool:
@@ -63,7 +63,7 @@ def _makes(call: cst.Call) -> bool:
 
 def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
     if any(each.star or each.keyword is None for each in call.args):
-        raise Refused("its options are not written out")
+        raise Refused("its options are not all written in the call")
     args, edits = [*call.args], Edits()
     processes = argument(call, "processes")
     threads = argument(call, "threads_per_worker")
@@ -104,12 +104,12 @@ def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar])
         added = _expression(source, "cluster_kwargs", repr(dict(change)).replace("'", '"'))
         return {call: becomes(call.with_changes(args=[added]))}
     if not isinstance(given.value, cst.Dict):
-        raise Refused("its options are not written out")
+        raise Refused("its options are not all written in the call")
     known = {
         source.text(each.key).strip("\"'"): each for each in given.value.elements if isinstance(each, cst.DictElement)
     }
     if len(known) != len(given.value.elements):
-        raise Refused("its options are not written out")
+        raise Refused("its options are not all written in the call")
     if "n_workers" in change and "processes" in known and dotted(known["processes"].value) == "False":
         _check_guarded(source)
         del known["processes"]

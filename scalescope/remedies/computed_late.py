@@ -42,7 +42,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
         use = uses[0]
     whole = _chain(source, use)
     if whole is use:
-        raise Refused("what follows is not known to be the same on the workers")
+        raise Refused("the code after it may give other values on the workers")
     lazy = call.func.value
     if use is call:
         computed = whole.deep_replace(call, lazy)

@@ -39,7 +39,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
     if len(inside) > 1 and place is None:
         return NotHere("there are several loops of delayed calls")
-    return answer(once, source, inside, "no loop of delayed calls stands there")
+    return answer(once, source, inside, "no loop of delayed calls was found near that line")
 
 
 def _shares_function(source: Source, call: cst.Call, place: Place) -> bool:

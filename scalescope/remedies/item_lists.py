@@ -1,6 +1,6 @@
 """Tasks of `client.map` or a list of `client.submit` that are too short: each gets a list of items.
 
-What comes back is made one list again.
+The results are joined to one list again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     sends: list[Sends] = [each for each in source.all(cst.Call) if of_client(source, each, "map")]
     sends += [each for each in source.all(cst.ListComp) if of_client(source, each.elt, "submit")]
     near = source.nearest(sends, place) or sends[: len(sends) == 1]
-    return answer(longer, source, near, "no call of `client.map` or list of `client.submit` stands at that line")
+    return answer(longer, source, near, "no call of `client.map` or list of `client.submit` was found at that line")
 
 
 def _longer(source: Source, sends: Sends, items: int) -> Patched:
@@ -52,7 +52,7 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
     positional = [each for each in call.args if each.keyword is None and not each.star]
     named = [each for each in call.args if each.keyword is not None]
     if len(positional) + len(named) != len(call.args):
-        raise Refused("the arguments are not written out")
+        raise Refused("some arguments are passed with `*` or `**`")
     if {each.keyword.value for each in named if each.keyword} - OF_TASKS:
         raise Refused("the tasks have arguments by name")
     function = source.text(positional[0].value)
@@ -81,7 +81,7 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
 def _loop(
     source: Source, sends: cst.ListComp, positional: list[cst.Arg], named: list[cst.Arg]
 ) -> tuple[str, str, cst.BaseExpression]:
-    """The arguments of a task and the variables of the loop, as they are written, and what the loop goes through."""
+    """The task's arguments and the loop's variables, as source text, and the iterable of the loop."""
     loop = sends.for_in
     if loop.inner_for_in or loop.ifs or loop.asynchronous:
         raise Refused("the loop has a condition, or several variables")
@@ -108,5 +108,5 @@ def _gathered(source: Source, sends: Sends) -> cst.Call:
         user = source.parent(uses[0])
     holder = source.parent(user) if isinstance(user, cst.Arg) else None
     if not isinstance(holder, cst.Call) or called(holder) != "gather" or len(holder.args) != 1:
-        raise Refused("the futures are not only gathered")
+        raise Refused("the futures are used for more than `gather`")
     return holder

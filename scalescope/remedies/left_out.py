@@ -25,7 +25,7 @@ TAKE = ("submit", "map", "compute", "persist", "gather")  # calls that take `wor
 
 def workers(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     names = ("workers", "allow_other_workers")
-    return _rewrite(module, place, TAKE, names, "any worker may run the tasks", "it is not one call that has")
+    return _rewrite(module, place, TAKE, names, "any worker may run the tasks", "no single call has")
 
 
 def pre_dispatch(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -38,7 +38,7 @@ def scheduler(module: cst.Module, finding: Finding, place: Place | None) -> Answ
 
 
 def _configured(module: cst.Module) -> Answer:
-    """Leave out `dask.config.set(scheduler=...)`, of which there must be one."""
+    """Leave out `dask.config.set(scheduler=...)`; there must be exactly one."""
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if dotted(each.func).endswith("config.set")]
 
@@ -71,13 +71,13 @@ def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
         case [cst.Expr(value=cst.Call(args=[]) as call)] if called(call) == "restart" and in_loop:
             edited = source.edited({line: lambda _: cst.RemoveFromParent()})
             return Patched(edited.module, "workers go on from round to round")
-    raise Refused("no round restarts workers there")
+    raise Refused("no loop restarts workers at that line")
 
 
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     lines = [each for each in source.all(cst.SimpleStatementLine) if _waited(each) and source.is_at(each, place)]
-    return answer(_without_wait, source, lines, "no line there only waits")
+    return answer(_without_wait, source, lines, "no line there does nothing but wait")
 
 
 def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:

@@ -22,11 +22,11 @@ from scalescope.remedies.source import (
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     found = [each for each in source.all(cst.Call) if called(each) in ("sorted", "sort") and _is_sent(source, each)]
-    return answer(_reversed, source, found if len(found) == 1 else [], "no one list is sorted before it is sent")
+    return answer(_reversed, source, found if len(found) == 1 else [], "no single list is sorted before it is sent")
 
 
 def _is_sent(source: Source, call: cst.Call) -> bool:
-    """Whether what is sorted is given to a call that sends tasks, or is what a loop goes through that does."""
+    """Whether the sorted items are an argument of a call that sends tasks, or the iterable of a loop that does."""
     name = ""
     match call.func, source.parent(call):
         case cst.Attribute(value=cst.Name(value=name)), _:  # `items.sort()`

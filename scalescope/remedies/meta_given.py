@@ -1,4 +1,4 @@
-"""A function that Dask calls on made-up data to learn what it returns: `meta=` says it, as it was seen in a run."""
+"""Functions that Dask calls on made-up data to learn what they return: pass that as `meta=`, as seen in a run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def common(metas: Sequence[str]) -> str:
-    """The `meta=` of all calls of a function, without the name of a series where that differs; empty if none is."""
+    """The `meta=` that all calls of a function share; without a series' name if only that differs; else empty."""
     first: Any
     first, *others = [ast.literal_eval(each) if each else None for each in metas]
     if all(each == first for each in others):

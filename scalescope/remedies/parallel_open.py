@@ -27,7 +27,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     near = source.nearest(calls, place) or [
         each for each in calls if (given := argument(each, "preprocess")) and dotted(given.value) in around
     ]
-    return answer(_parallel, source, near, "no `open_mfdataset` stands there")
+    return answer(_parallel, source, near, "no `open_mfdataset` was found near that line")
 
 
 def _parallel(source: Source, call: cst.Call) -> Patched:

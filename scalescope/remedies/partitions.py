@@ -31,7 +31,7 @@ DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions
 THREADS = "threads asked for"  # name of the evidence on the number of threads
 WAVES = 4  # waves of tasks from which the last one matters little
 LIKE = 8  # longest chunk side to enlarge, as a multiple of the shortest
-LARGEST = 4096  # elements of a dimension, where its length is not written out
+LARGEST = 4096  # assumed elements of a dimension, if its length is not a literal
 
 
 def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -47,11 +47,11 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         if called(call) in DIVIDED:
             return _partitions(source, call, wanted)
         if called(call) == "chunk":
-            raise Refused("the lengths of the dimensions are not known")
+            raise Refused("the lengths of the dimensions are unknown")
         return _chunks(source, call, wanted)
 
     source = Source(module)
-    return answer(edit, source, source.nearest(_calls(source), place), "no call that says how to divide stands there")
+    return answer(edit, source, source.nearest(_calls(source), place), "no call near that line divides data")
 
 
 def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -62,7 +62,7 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in READERS:
-            raise Refused("its files decide the partitions")
+            raise Refused("the files alone decide the partitions")
         if called(call) == "chunk":
             return _larger_of_xarray(source, call, times)
         if called(call) not in DIVIDED:
@@ -71,11 +71,11 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
             return resized(source, alike(source, size), lambda now: now * times, "a partition has {} items")
         count = argument(call, "npartitions")
         if count is None:
-            raise Refused("the number of partitions is not written out")
+            raise Refused("the number of partitions is not a literal")
         return resized(source, alike(source, count), lambda now: max(1, now // times), "there are {} partitions")
 
     source = Source(module)
-    return answer(edit, source, source.nearest(_calls(source), place), "no call that says how to divide stands there")
+    return answer(edit, source, source.nearest(_calls(source), place), "no call near that line divides data")
 
 
 def _calls(source: Source) -> list[cst.Call]:
@@ -94,7 +94,7 @@ def _wanted(finding: Finding) -> int | None:
 
 def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
     if not isinstance(size, int):
-        raise Refused("the bytes of its files are not known")
+        raise Refused("the size of its files is unknown")
     kept = [
         each
         for each in call.args
@@ -107,7 +107,7 @@ def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
 def _repartitioned(source: Source, call: cst.Call, wanted: int) -> Patched:
     """Divide what was read of files that cannot be cut."""
     if (around := source.parent(call)) and isinstance(around, cst.Attribute) and around.attr.value == "repartition":
-        raise Refused("it is divided already")
+        raise Refused("`repartition` already divides it")
     divided = cst.Call(cst.Attribute(call, cst.Name("repartition")))
     changed = with_argument(source, divided, f"npartitions={wanted}")
     return Patched(source.edited({call: becomes(changed)}).module, f"there are {wanted:,} partitions")
@@ -138,7 +138,7 @@ def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
     given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
     if not shape:
-        raise Refused("the shape is not written out in the call")
+        raise Refused("the shape is not a literal in the call")
     if isinstance(given.value, cst.Name) and len(shape) == 1:
         return resized(
             source, alike(source, given), lambda now: max(1, min(now, shape[0] // wanted)), "a chunk is {} long"
@@ -146,7 +146,7 @@ def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
     now = _sizes(given.value, shape)
     count = math.prod(math.ceil(length / size) for length, size in zip(shape, now, strict=True))
     if count >= wanted:
-        raise Refused("there are as many chunks already")
+        raise Refused("there are already enough chunks")
     pieces = [math.ceil(length / size) for length, size in zip(shape, now, strict=True)]
     at = max(range(len(shape)), key=lambda i: (shape[i] // pieces[i], -i))
     times = math.ceil(wanted / count)
@@ -177,7 +177,7 @@ def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
             named_so = [element.value for element in value.elements if isinstance(element, cst.DictElement)]
     sizes = [each for each in named_so if isinstance(each, cst.Integer)]
     if not sizes:
-        raise Refused("the chunks are not written out")
+        raise Refused("the chunk sizes are not literals")
     least = min(int(each.evaluated_value) for each in sizes)
     return _all_longer(source, [each for each in sizes if int(each.evaluated_value) <= LIKE * least], times)
 
@@ -236,10 +236,10 @@ def _sizes(node: cst.BaseExpression, shape: list[int]) -> list[int]:
         case cst.Tuple() | cst.List():
             found = [_length(each.value) if not _is_whole(each.value) else -1 for each in node.elements]
             if None in found or (shape and len(found) != len(shape)) or (-1 in found and not shape):
-                raise Refused("the chunks are not written out")
+                raise Refused("the chunk sizes are not literals")
             sizes = [shape[i] if size == -1 else size or 1 for i, size in enumerate(found)]
             return [min(size, shape[i]) if shape else size for i, size in enumerate(sizes)]
-    raise Refused("the chunks are not written out")
+    raise Refused("the chunk sizes are not literals")
 
 
 def _is_whole(node: cst.BaseExpression) -> bool:
@@ -250,6 +250,6 @@ def _is_whole(node: cst.BaseExpression) -> bool:
 def _with_sizes(source: Source, given: cst.Arg, sizes: list[int]) -> Patched:
     text = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
     if source.text(given.value) == text:
-        raise Refused("the chunks are as they should be")
+        raise Refused("the chunks already have this size")
     edited = source.edited({given: becomes(given.with_changes(value=source.expression(text)))})
     return Patched(edited.module, f"a chunk is {text}")

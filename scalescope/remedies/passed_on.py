@@ -39,7 +39,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def _passed_on(gathers: list[cst.Assign], source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
     between = [each for each in gathers if source.function(each) is function and _only_sent(source, each)]
     if not between:
-        raise Refused("what is gathered there is not only sent with the next step")
+        raise Refused("the gathered results are used for more than sending the next step")
     edited = source.edited({each: becomes(each.with_changes(value=_gathered(source, each))) for each in between})
     return Patched(edited.module, "futures are passed on to the next step", values="fewer")
 

@@ -48,7 +48,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
     loops = [any(isinstance(up, cst.For) for up in source.ancestors(each)) for each in own]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1 or loops[names.index(name)]]
     if len(several) != 1 or not several[0]:
-        raise Refused("it is not plain which collection is computed several times")
+        raise Refused("it is unclear which collection is computed several times")
     name = several[0]
     made = binding(source, name, function)
     if made is None and (step := _step(source, name, own[names.index(name)])):

@@ -54,7 +54,7 @@ class _Step:
     """A statement of a function, in its order."""
 
     node: cst.CSTNode
-    name: str = ""  # the one that it binds
+    name: str = ""  # the only name that it binds
     value: cst.BaseExpression | None = None  # expression that it binds to the name; None if it binds none
     needs_values: bool = False
 
@@ -68,7 +68,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module, place: Place |
     every = set().union(*above.values())
     covering = [at for at, ends in above.items() if ends == every]
     if not covering or len(every) < 2:
-        raise Refused("it is not plain which collection is computed several times")
+        raise Refused("it is unclear which collection is computed several times")
     step = steps[max(covering)]
     value = step.value
     assert value is not None

@@ -13,7 +13,7 @@ WAITS = cst.Await | cst.Yield
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     coroutines = [each for each in source.all(cst.FunctionDef) if each.asynchronous is not None]
-    return answer(_plain, source, source.nearest(coroutines, place), "no coroutine function stands there")
+    return answer(_plain, source, source.nearest(coroutines, place), "no coroutine function was found near that line")
 
 
 def _plain(source: Source, function: cst.FunctionDef) -> Patched:
@@ -23,6 +23,6 @@ def _plain(source: Source, function: cst.FunctionDef) -> Patched:
         raise Refused(f"`{name}` awaits something")
     uses = [each for each in source.all(cst.Name) if each.value == name and each is not function.name]
     if not uses or not all(is_sent(source, each, ("map", "submit")) for each in uses):
-        raise Refused(f"`{name}` is not only a task")
+        raise Refused(f"`{name}` is used for more than tasks")
     plain = function.with_changes(asynchronous=None)
     return Patched(source.edited({function: becomes(plain)}).module, f"`{name}` runs on threads of the workers")

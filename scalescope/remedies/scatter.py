@@ -34,7 +34,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     def scattered(source: Source, call: cst.Call) -> Patched:
         return _scattered(source, call, large_argument(source, call, call.args[1:], call.args[0].value, place))
 
-    return answer(scattered, source, source.nearest(calls, place), "no call of `submit` or `map` stands at that line")
+    return answer(scattered, source, source.nearest(calls, place), "no call of `submit` or `map` is at that line")
 
 
 def before_the_loop(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -51,7 +51,7 @@ def _moved(source: Source, line: cst.SimpleStatementLine) -> Patched:
             if called(call) != "scatter" or not around:
                 raise Refused("it scatters nothing in a loop")
         case _:
-            raise Refused("what it scatters gets no name of its own")
+            raise Refused("the result of `scatter` is not assigned to one variable")
     rest = cst.ensure_type(around[-1].deep_remove(line), cst.For)
     if used(*call.args) & changed(rest):
         raise Refused("the loop changes what it scatters")
@@ -81,7 +81,7 @@ def large_argument(
     ]:
         return named[0]
     if len(fixed) != 1:
-        raise Refused("it is not plain which argument is the large one")
+        raise Refused("it is unclear which argument is the large one")
     return fixed[0]
 
 

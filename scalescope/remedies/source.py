@@ -69,7 +69,7 @@ class Refused(Exception):
 
 
 class Given(Refused):
-    """Raised where the number to be changed is a parameter that nothing in the module gives."""
+    """Raised if the number to change is a parameter for which no call in the module gives a value."""
 
     def __init__(self, function: str, name: str) -> None:
         super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
@@ -163,7 +163,7 @@ class Source:
         for each in (node, *self.ancestors(node)):
             if isinstance(each, cst.BaseStatement):
                 return each
-        raise Refused("it stands in no statement")
+        raise Refused("it is not part of a statement")
 
     def text(self, node: cst.CSTNode) -> str:
         return self.module.code_for_node(node).strip()
@@ -309,7 +309,7 @@ def with_argument(source: Source, call: cst.Call, text: str) -> cst.Call:
 
 
 def times_as_much(finding: Finding) -> int | None:
-    """Number of times as much that each task is to do, by the finding; None if it names none above one."""
+    """Factor by which each task should do more, from the finding; None unless it names one above 1."""
     told = next((each.value for each in finding.evidence if each.what == TIMES), None)
     return math.ceil(told) if isinstance(told, int | float) and told > 1 else None
 
@@ -394,7 +394,7 @@ def lazy_functions(source: Source) -> dict[str, str]:
 
 
 def lazily(call: cst.Call, functions: Mapping[str, str]) -> str:
-    """The name by which a call gets `delayed`: of `delayed(f)(x)`, or of `f(x)` with a decorated `f`; empty if not."""
+    """The name of `delayed` in `delayed(f)(x)`, or in the decorator of `f` in `f(x)`; empty if the call is not lazy."""
     match call.func:
         case cst.Call(func=inner, args=[cst.Arg(), *_]) if dotted(inner) in DELAYED:
             return dotted(inner)
@@ -410,7 +410,7 @@ def is_pure(call: cst.Call) -> bool:
 
 
 def effects(*nodes: cst.CSTNode) -> list[cst.Call]:
-    """Calls that may do something that others notice, or that depend on when they are made."""
+    """Calls that may have side effects, or whose result depends on when they are made."""
     calls = [node for every in nodes for node in walk(every) if isinstance(node, cst.Call)]
     return [call for call in calls if not (_is_harmless(call) or _adds(call))]
 
@@ -420,7 +420,7 @@ def _is_harmless(call: cst.Call) -> bool:
 
 
 def _adds(call: cst.Call) -> bool:
-    """Whether it is a method that changes nothing, or only what it is called on."""
+    """Whether the call is of a method that changes nothing but the object that it is called on."""
     return isinstance(call.func, cst.Attribute) and called(call) in ADDING | LOOKS
 
 
@@ -447,7 +447,7 @@ def binds(node: cst.CSTNode, name: str) -> bool:
 
 
 def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
-    """Whether an expression is an argument of one of these calls, or what a loop goes through that sends tasks."""
+    """Whether an expression is an argument of one of these calls, or the iterable of a loop that sends tasks."""
     above = source.parent(use)
     if isinstance(above, cst.Arg) and isinstance(call := source.parent(above), cst.Call):
         return called(call) in calls
@@ -460,7 +460,7 @@ def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
 def resized(
     source: Source, uses: Sequence[cst.BaseExpression], change: Callable[[int], int], what: str
 ) -> Patched | Setting:
-    """The module with another number in these places, all of them the same; of a name, where that gets its number."""
+    """The module with a changed number: at these places (all have the same), or where their name gets its value."""
     try:
         numbers = written(source, uses)
     except Given as given:
@@ -468,7 +468,7 @@ def resized(
     now = int(numbers[0].evaluated_value)
     new = change(now)
     if new == now:
-        raise Refused("the number is as it should be")
+        raise Refused("the number already has this value")
     edited = source.edited({number: becomes(cst.Integer(str(new))) for number in numbers})
     return Patched(edited.module, what.format(f"{new:,}"))
 
@@ -480,7 +480,7 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
         return [_option(source, first, uses)]
     if not isinstance(first, cst.Name):
         if not all(isinstance(each, cst.Integer) for each in uses):
-            raise Refused("the number is not written out")
+            raise Refused("the number is not a literal")
         return [each for each in uses if isinstance(each, cst.Integer)]
     scope = _scope(source, first)
     bindings = (cst.AssignTarget, cst.Param)
@@ -493,7 +493,7 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
     if isinstance(value, cst.Attribute):
         return [_option(source, value, [value])]
     if not isinstance(value, cst.Integer):
-        raise Refused("the number is not written out")
+        raise Refused("the number is not a literal")
     return [value]
 
 
@@ -501,7 +501,7 @@ def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) ->
     """The default of an option of the command line, `parser.add_argument("--size", default=8)` of `args.size`."""
     parsed, text = named(source, node.value) if isinstance(node.value, cst.Name) else None, source.text(node)
     if not isinstance(parsed, cst.Call) or called(parsed) != "parse_args":
-        raise Refused("the number is not written out")
+        raise Refused("the number is not a literal")
     if any(each not in uses and source.text(each) == text for each in source.all(cst.Attribute)):
         raise Refused(f"`{text}` is used for something else as well")
     for call in (each for each in source.all(cst.Call) if called(each) == "add_argument"):
@@ -510,11 +510,11 @@ def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) ->
         options = {str(each.evaluated_value).lstrip("-").replace("-", "_") for each in names}
         if node.attr.value in options and default is not None and isinstance(default.value, cst.Integer):
             return default.value
-    raise Refused(f"no default of `{text}` is written out")
+    raise Refused(f"`{text}` has no default that is a literal")
 
 
 def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
-    """The value of an argument, and where it is a name the same values of other arguments with this keyword."""
+    """The value of an argument; if it is a name, also that name in other arguments with this keyword."""
     if not isinstance(arg.value, cst.Name) or arg.keyword is None:
         return [arg.value]
     named_so = [each for each in source.all(cst.Arg, _scope(source, arg.value)) if each.keyword is not None]
@@ -552,7 +552,7 @@ def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> c
     values = []
     for call in calls:
         if any(each.star for each in call.args):
-            raise Refused(f"the arguments of `{function.name.value}` are not written out")
+            raise Refused(f"the arguments of `{function.name.value}` are passed with `*` or `**`")
         positional = [each for each in call.args if each.keyword is None]
         arg = argument(call, parameter.name.value) or (positional[at] if at < len(positional) else None)
         values.append(parameter.default if arg is None else arg.value)

@@ -25,13 +25,13 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     calls = [each for each in source.at(cst.Call, place) if called(each) in NOT_HASHED]
     if not any(text in finding.remedy for text in NOT_HASHED.values()):
         return NotHere("it is not hashing that takes the time")
-    return answer(_named_at_random, source, calls, "no call that hashes its data stands there")
+    return answer(_named_at_random, source, calls, "no call that hashes its data was found near that line")
 
 
 def _named_at_random(source: Source, call: cst.Call) -> Patched:
     text = NOT_HASHED[called(call)]
     if argument(call, text.partition("=")[0]):
-        raise Refused("it names its data already")
+        raise Refused("the call already names its data")
     return Patched(
         source.edited({call: becomes(with_argument(source, call, text))}).module, "the data gets a random name"
     )

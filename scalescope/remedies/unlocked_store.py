@@ -27,7 +27,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "store"]
     near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record may name a line of the task
-    return answer(_unlocked, source, near, "no call of `store` stands there")
+    return answer(_unlocked, source, near, "no call of `store` was found near that line")
 
 
 def _unlocked(source: Source, call: cst.Call) -> Patched:
@@ -41,6 +41,6 @@ def _unlocked(source: Source, call: cst.Call) -> Patched:
         raise Refused("the target is not a variable")
     made = binding(source, target.value, source.function(call)) or binding(source, target.value, source.module)
     if not isinstance(made, cst.Call) or dotted(made.func).replace("numpy.", "np.") not in BYTES:
-        raise Refused(f"it is not known that `{target.value}` takes several writers")
+        raise Refused(f"`{target.value}` may not support several writers at once")
     changed = with_argument(source, call, "lock=False")
     return Patched(source.edited({call: becomes(changed)}).module, "chunks are written at the same time")

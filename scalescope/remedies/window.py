@@ -40,14 +40,14 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         if _is_window(source, each)
     ]
     windows += [each for wait in waits if source.function(wait) in functions if (each := _sliced(source, wait))]
-    return answer(wider, source, windows if len(windows) == 1 else [], "no window of futures is plain to see")
+    return answer(wider, source, windows if len(windows) == 1 else [], "no single window of futures was found")
 
 
 def first_completed(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """`done, pending = wait(pending)` goes on when the first of them has ended, not all."""
+    """Make `done, pending = wait(pending)` return when the first future has ended, not when all have."""
     source = Source(module)
     waits = [each for each in source.at(cst.Call, place) if called(each) == "wait"]
-    return answer(_with_first, source, waits, "no `wait` stands at that line")
+    return answer(_with_first, source, waits, "no `wait` was found at that line")
 
 
 def _with_first(source: Source, call: cst.Call) -> Patched:
@@ -61,8 +61,8 @@ def _with_first(source: Source, call: cst.Call) -> Patched:
             [cst.Arg(value=cst.Name(value=waited), keyword=None, star=""), *_],
         ) if pending == waited:
             changed = with_argument(source, call, 'return_when="FIRST_COMPLETED"')
-            return Patched(source.edited({call: becomes(changed)}).module, "it goes on with the first that ends")
-    raise Refused("what has not ended is not waited for again")
+            return Patched(source.edited({call: becomes(changed)}).module, "it goes on when the first has ended")
+    raise Refused("the loop does not wait again for the unfinished futures")
 
 
 def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:
@@ -87,7 +87,7 @@ def _half(node: cst.Subscript) -> tuple[cst.BaseExpression | None, cst.BaseExpre
 
 
 def _is_window(source: Source, call: cst.Call) -> bool:
-    """Whether it takes the first of an iterator, outside of the loop that submits one for each that ends."""
+    """Whether it takes the first items of an iterator, outside the loop that submits one task for each that ends."""
     if called(call) != "islice" or len(call.args) != 2:
         return False
     loops = [each for each in source.ancestors(call) if isinstance(each, cst.For | cst.While)]

@@ -13,7 +13,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     lines = [each for each in source.all(cst.SimpleStatementLine) if _client(each)]
     within = [each for each in lines if isinstance(source.function(each), cst.FunctionDef)]
     near = [each for each in within if source.is_at(source.function(each), place)] or within * (len(within) == 1)
-    return answer(_within, source, near, "no task that calls `get_client` stands there")
+    return answer(_within, source, near, "no task that calls `get_client` was found near that line")
 
 
 def _within(source: Source, line: cst.SimpleStatementLine) -> Patched:

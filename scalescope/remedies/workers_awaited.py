@@ -29,16 +29,16 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def _awaited(source: Source, sleep: cst.Call) -> Patched:
     if not isinstance(source.parent(sleep), cst.Expr):
-        raise Refused("the sleep is part of something else")
+        raise Refused("the sleep is part of a larger expression")
     line = source.lines(sleep)[0]
     earlier = [each for each in source.all(cst.Call, source.function(sleep)) if source.lines(each)[0] < line]
     if any(called(each) in SENDS for each in earlier):
-        raise Refused("what was sent before it may need the time")
+        raise Refused("tasks sent before the sleep may need that time")
     numbers = [each.args[0].value for each in earlier if called(each) == "scale" and each.args]
     asked = [each for call in earlier if (each := argument(call, "n_workers"))]
     numbers = numbers or [each.value for each in asked if source.text(each.value) != "0"]
     clients = {each.value for each in source.all(cst.Name) if is_client(source, each)}
     if len(numbers) != 1 or len(clients) != 1:
-        raise Refused("it is not plain for how many workers it waits")
+        raise Refused("it is unclear for how many workers it waits")
     text = f"{clients.pop()}.wait_for_workers({source.text(numbers[0])})"
-    return Patched(source.edited({sleep: becomes(source.expression(text))}).module, "it waits for the workers alone")
+    return Patched(source.edited({sleep: becomes(source.expression(text))}).module, "it waits for all workers")

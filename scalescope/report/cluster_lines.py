@@ -25,9 +25,9 @@ def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _changes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What systems gave in place of what was asked for."""
+    """Line on what batch systems or Kubernetes changed in our requests; empty if nothing."""
     words = dict.fromkeys(each for facts in clusters for each in facts.get("changed", ()))
-    return (f"Not as it was asked for: {'; '.join(words)}.",) if words else ()
+    return (f"Not as requested: {'; '.join(words)}.",) if words else ()
 
 
 def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ class RunDifference:
 
     @property
     def brief(self) -> str:
-        """The first part and the likeliest fact, for a line that says already that B is slower; empty without any."""
+        """The largest part and the likeliest fact, for a line that already says that B is slower; may be empty."""
         return "; ".join(filter(None, (self.largest(1), *map(str, self.culprits[:1]))))
 
     def largest(self, most: int) -> str:
@@ -177,7 +177,7 @@ class RunDifference:
             else:
                 found.append(f"Only in {'A' if each.a else 'B'}: {sides[0] or sides[1]}")
         trials = " and ".join(f"{count:,}" for count in self.found.trials)
-        named = "faint parts may be chance" if min(self.found.trials) > 1 else "one trial tells nothing of chance"
+        named = "faint parts may be chance" if min(self.found.trials) > 1 else "with one trial, a part may be chance"
         found.append(f"From {trials} trials of A and B; {named} (bootstrap, seed {self.found.seed})")
         return found
 

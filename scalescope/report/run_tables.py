@@ -202,7 +202,7 @@ def compare(left: ShownRun, right: ShownRun) -> tuple[tuple[str, ...], list[Pair
 
 
 def key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
-    """What identifies a point in runs that vary these settings."""
+    """Identity of a point among runs that vary these settings."""
     values = settings(point)
     return (point.workers, point.threads_per_worker, point.items, *((name, repr(values.get(name))) for name in names))
 

@@ -31,7 +31,7 @@ class OutputPath:
 
     name: str  # name as the user gave it
     store: Store
-    among_records: bool  # whether it is in the run's folder of raw records
+    among_records: bool  # True if it is in the run's folder of raw records
 
     @classmethod
     def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:

@@ -25,8 +25,8 @@ class Progress:
     total: int  # trials planned; 0: not known yet
     text: str  # a few words about the trial that has just finished, or else about the present step
     trial: Trial | None = None  # the trial that has just finished, if any
-    notable: bool = False  # whether the text deserves a line of the log, without a trial
-    kept: bool = False  # whether the text stays on a terminal too
+    notable: bool = False  # True if the text deserves a line in the log though no trial has finished
+    kept: bool = False  # True if the text also stays on the terminal
     left_s: float = 0.0  # seconds for the remaining trials, at the average speed so far; 0: unknown
 
     @property

@@ -31,7 +31,7 @@ class RunRequest:
     store: str = field(default="", repr=False)  # its address; empty: the default one
     records: str = ""  # address of the raw records; empty: next to the store
     report: str = ""  # path or address of the HTML file to write; empty: none
-    fresh: bool = False  # whether to begin a new run even if one can be continued
+    fresh: bool = False  # True: begin a new run even if one can be continued
     parallel_clusters: int = 1  # clusters that share the trials and run at the same time
     grow: Growth | None = None  # chooses further trials when all planned ones have finished
     study: str = ""  # id of the study that it is made for; may be empty

@@ -210,7 +210,7 @@ def run_trials(
     runner: Runner | None = None,
     finished: Callable[[Trial], None] = lambda trial: None,  # called with each saved trial
     more: Callable[[], Sequence[PlannedTrial]] = tuple,  # called for further trials until it returns no new ones
-    hold: bool = False,  # whether clusters stay open after success; the caller then closes the drivers
+    hold: bool = False,  # True if clusters stay open after success; the caller then closes the drivers
 ) -> None:
     """Run trials one after the other; the clusters are closed even after an error.
 

@@ -46,7 +46,7 @@ class SlurmNodeShape:
 
 @dataclass(frozen=True)
 class SlurmCapacity:
-    """Most workers that run at once when nobody else is there."""
+    """Most workers that can run at once on an otherwise idle cluster."""
 
     most: int  # most workers on all nodes, also those that are down or drained; 0: sbatch says why not
     now: int  # most workers on the nodes that work
@@ -57,12 +57,12 @@ class SlurmCapacity:
 class _Asleep:
     """Nodes of a partition that are powered off and hidden."""
 
-    all: SlurmNodeShape  # resources of all of them together
+    all: SlurmNodeShape  # resources of these nodes together
     count: int
-    alone: bool  # whether no two jobs share a node
+    alone: bool  # True if no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
-        """An upper bound: one node may have nearly all of it, so only what all of them together lack is refused."""
+        """An upper bound: one node may have nearly all; a job is refused only if all nodes together lack it."""
         return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
 
 
@@ -74,7 +74,7 @@ class SlurmRoom:
     exclude: str = ""  # nodes to leave out, as Slurm abbreviates them
     constraint: str = ""  # features joined by `&`; any other form is ignored
     gpu: str = "gpu"  # the generic resource that is a GPU, with its type if it matters: `gpu:h200`
-    whole_nodes: bool = False  # whether no two jobs share a node
+    whole_nodes: bool = False  # True if no two jobs share a node
 
     def capacity(
         self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run, ours: Collection[str] = ()

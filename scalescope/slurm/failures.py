@@ -98,7 +98,7 @@ _TABLE = {
         "`scontrol show reservation` shows when; lower {time_limit} so that jobs end before it, or try again after it",
     ),
     "burst-buffer": (
-        "its burst buffer is not ready, or is not to be had",
+        "its burst buffer is not ready, or is not available",
         "`scontrol show burstbuffer` shows its state; look for a burst buffer in {directives}",
     ),
     "power-cap": ("the site's limit on electric power is reached", _AGAIN),

@@ -1,4 +1,4 @@
-"""What Slurm knows of the jobs of a trial: from its accounting if that runs, else from its queue."""
+"""Slurm's facts about the jobs of a trial: from its accounting if that runs, else from its queue."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[
 
 
 def parse_sacct(text: str) -> list[dict[str, Any]]:
-    """Facts of each job; MaxRSS stands in the lines of its steps."""
+    """Facts of each job; MaxRSS is in the lines of the job's steps."""
     jobs: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         values = dict(zip(_SACCT, line.split("|"), strict=False))

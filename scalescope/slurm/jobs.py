@@ -51,7 +51,7 @@ class SlurmJob:
     started: float | None = None
     estimated_start: float | None = None  # estimate of Slurm's backfill for a waiting job
     ended: float | None = None
-    time_limit: str = ""  # time limit; this and the next ones in Slurm's words
+    time_limit: str = ""  # time limit; this and the fields below are as Slurm writes them
     memory: str = ""
     account: str = ""
     qos: str = ""

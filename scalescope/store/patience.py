@@ -48,7 +48,7 @@ def outlasting(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
             overdue=lambda: StoreError(
                 "The store does not answer",
                 where=store.where,
-                cause="Its server stands still, or the network to it.",
+                cause="Its server hangs, or the network to it is down.",
                 next_step="Check its server, and start the same command again.",
                 category=AWAY,
             ),

@@ -14,7 +14,7 @@ from scalescope.report.run_difference import of_trials
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(3600)]
 
 
-def test_what_was_planted_is_named_and_equals_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_planted_differences_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_releases(tmp_path)
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     monkeypatch.setenv("SCALESCOPE_ENVIRONMENTS", str(tmp_path / "environments"))

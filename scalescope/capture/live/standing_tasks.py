@@ -67,7 +67,7 @@ class StandingTask:
     where: str  # the line of the user's code, as `my_job.py:14 in load`
     call: str  # function called at that line
     problem: str  # disagreement of scheduler and worker, or the reason why the task has not begun
-    holds: bool  # whether it holds a thread
+    holds: bool  # True if it holds a thread
     waits_for: str  # the class of `distributed` in which it waits; empty if it does not wait
 
 

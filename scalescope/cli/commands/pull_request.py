@@ -20,7 +20,7 @@ from scalescope.studies.comparison.parameters import ComparisonParameters
 if TYPE_CHECKING:
     from scalescope.pull_requests.answer import PullRequestAnswer
 
-# Least change that is told; more than for `compare`, because a comment interrupts people
+# Least change that is reported; more than for `compare`, because a comment interrupts people
 LEAST = 0.05
 # Parameters of a comparison that the command sets, or has in another form
 OWN = (
@@ -139,7 +139,7 @@ def _tell(found: PullRequestAnswer) -> None:
 
 
 def _comment(found: PullRequestAnswer) -> None:
-    """Comment, where there is a pull request and a token that may; else say why not."""
+    """Comment on the pull request, if there is one and the token may; else say why not."""
     from scalescope.pull_requests import comments
 
     where = comments.discussion()

@@ -166,7 +166,7 @@ def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
 
 
 def _fixed(program: Program, done: ScriptOutcome, *, tells: bool) -> dict[str, Any] | None:
-    """Fix the script, and put the patches into the verdicts; None, and a line that says why, where it cannot be."""
+    """Fix the script, and put the patches into the verdicts. If it cannot be fixed, say why and return None."""
     from scalescope.cli.commands.fix import fix_subject, tell
     from scalescope.fixing.subject import Subject
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
-REPORT_INTERVAL_S = 15.0  # seconds between two reports of what is being waited for, if it is the same
+REPORT_INTERVAL_S = 15.0  # seconds between two reports of one and the same wait
 SUSPECT_S = 10.0  # seconds without a sign of a worker after which the system is asked for suspended jobs
 DRAIN_LIMIT_S = 3.0  # seconds for tasks of a trial that was cut short to end; then their job is replaced
 
@@ -62,7 +62,7 @@ class PendingWorkers:
     """A report on what the cluster waits for; not an error."""
 
     words: str  # sentence on what is awaited
-    in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
+    in_queue: bool = False  # True if jobs wait in the queue; else they run, and their workers have not registered
     reason: str = ""  # reason in the words of the system
     estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch
     last_start: float | None = None  # expected start of the last job, if the system says one
@@ -174,7 +174,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         return job_script.text(self.spec, workers, threads_per_worker)
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers. Jobs that fit are kept, the others cancelled, and lost ones replaced."""
+        """Provide exactly these workers: keep jobs that fit, cancel the others, and replace lost ones."""
         self._cluster()
         self.spec.check_size(workers, threads_per_worker)
         self._workers, self._threads = workers, threads_per_worker

@@ -42,7 +42,7 @@ class JobRequest:
     label: str = "scalescope-LABEL"  # name of all jobs of the cluster in the queue
     address: str = "tls://SCHEDULER:0"
     folder: str = "FOLDER"  # folder that the nodes share (`shared_folder`)
-    dask_cuda: bool = False  # whether `dask cuda worker` starts the workers
+    dask_cuda: bool = False  # True if `dask cuda worker` starts the workers
     begin: str = ""  # earliest start, in the system's notation
     imports: str = ""  # a further folder from which the workers may import
 
@@ -60,7 +60,7 @@ class JobQueueSpec(ClusterSpec):
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # forms of a time limit that the system reads
     clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these forms in words
     status: ClassVar[StatusCommand | None] = None  # command for the state of jobs, if there is no better way
-    memory_required: ClassVar[bool] = True  # whether a job must say how much memory it needs
+    memory_required: ClassVar[bool] = True  # True if a job must say how much memory it needs
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""
     walltime: Annotated[
@@ -208,7 +208,7 @@ class JobQueueSpec(ClusterSpec):
         return self.queue_timeout_s + self.start_timeout_s
 
     def job_memory_mb(self, workers: int) -> int:
-        """Memory of a job of so many workers in MiB: their share of a full job's."""
+        """Memory of a job with `workers` workers, in MiB: their share of a full job's."""
         return math.ceil(self.memory_mb * workers / self.job_workers)
 
     @abstractmethod

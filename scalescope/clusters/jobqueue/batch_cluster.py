@@ -121,7 +121,7 @@ class BatchCluster(JobQueueCluster):
         ids, status = [job.id for job in self._jobs], self.spec.status
         known = status.ask(ids) if status else None
         if status is None or known is None:
-            why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
+            why = f"`{status.name}` gives no answer" if status else f"{self.kind} cannot be asked for job states"
             return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
         for job in self._jobs:
             if terms := next((each.terms for each in known if each.id == job.id), None):
@@ -204,7 +204,7 @@ class BatchCluster(JobQueueCluster):
 
 
 def _in_words(category: str, jobs: Sequence[JobStatus]) -> str:
-    """What keeps jobs that have a host from running."""
+    """Reasons why jobs that have a host do not run."""
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
     if not category:
         return f"state {states} is not known to Scalescope"

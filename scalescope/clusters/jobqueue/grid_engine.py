@@ -164,7 +164,7 @@ class GridEngine:
         return fields
 
     def allocation_rule(self, parallel_environment: str) -> str:
-        """How a parallel environment shares out the slots of a job; empty if there is none of this name."""
+        """How a parallel environment shares out the slots of a job; empty if it does not exist."""
         rows = (line.split(maxsplit=1) for line in self.ask("qconf", "-sp", parallel_environment).splitlines())
         return next((row[1].strip() for row in rows if row[:1] == ["allocation_rule"]), "")
 

@@ -47,7 +47,7 @@ class StatusCommand:
     # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
     between: str = " "  # separator of the numbers of jobs
-    takes_one: bool = False  # whether the command takes a single job
+    takes_one: bool = False  # True if the command takes a single job
 
     def category(self, state: str) -> str:
         """The category of a state; empty if the manual does not list it."""

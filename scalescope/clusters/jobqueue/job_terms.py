@@ -1,4 +1,4 @@
-"""What a job was asked for, and what the batch system made of it: plugins, defaults and administrators change it."""
+"""Terms of a job, as requested and as the batch system has them: plugins, defaults and administrators change them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUTE_S = 60  # seconds: batch systems round a time limit up to a minute
 
 @dataclass(frozen=True)
 class JobTerms:
-    """What a job was asked for, or has. None and empty: it was not asked for, or the system does not say."""
+    """Terms requested for a job, or those that it has. None or empty: not requested, or the system does not say."""
 
     time_s: float | None = None
     memory_mb: float | None = None
@@ -23,7 +23,7 @@ class JobTerms:
     cores: int | None = None
 
     def changes(self, given: JobTerms) -> dict[str, str]:
-        """What differs from what was asked, as sentences by name of the field."""
+        """Terms in `given` that differ from the requested ones, as sentences by name of the field."""
         found = {}
         if self.time_s and given.time_s and not 0 <= given.time_s - self.time_s < MINUTE_S:
             found["time_s"] = f"a time limit of {_time(given.time_s)} in place of {_time(self.time_s)}"

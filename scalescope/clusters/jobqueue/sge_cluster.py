@@ -62,7 +62,7 @@ class SgeCluster(BatchCluster):
             raise ClusterError(
                 f"jobs of workers cannot use the parallel environment {name}",
                 where="cluster.parallel_environment",
-                cause=scattered if rule else "there is none of this name",
+                cause=scattered if rule else "it does not exist",
                 next_step=f"`qconf -spl` lists them; `qconf -sp NAME` must show the allocation_rule {_ONE_HOST}",
                 category="bad-parallel-environment",
             )
@@ -141,7 +141,7 @@ class SgeCluster(BatchCluster):
         return self._wait([job.id for job in pending], reasons, running, release, next_step(looked))
 
     def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
-        """What keeps jobs that have a host from running."""
+        """Reasons why jobs that have a host do not run."""
         suspended = [job.id for job in jobs if job.category == "suspended"]
         unknown = dict.fromkeys(job.state for job in jobs if not job.category)
         told = [f"jobs {listed(suspended)} are suspended"] if suspended else []

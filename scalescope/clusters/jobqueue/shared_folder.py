@@ -26,7 +26,7 @@ def default_parent() -> Path:
 
 
 def old_logs(parent: Path, older_than_s: float) -> list[Path]:
-    """Folders with nothing but logs of clusters that failed so many seconds ago."""
+    """Folders that hold only logs of failed clusters, at least `older_than_s` seconds old."""
     found, oldest = [], time.time() - older_than_s
     for path in parent.glob(f"{leases.PREFIX}*"):
         try:

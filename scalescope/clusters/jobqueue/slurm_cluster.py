@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scalescope.slurm.capacity import SlurmCapacity
 
-SUBMISSIONS = 8  # submissions at the same time
+SUBMISSIONS = 8  # most sbatch commands that run at the same time
 NODES_S = 10.0  # seconds between two looks whether nodes have come back
 ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
 

@@ -131,7 +131,7 @@ class SlurmSpec(JobQueueSpec):
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Ask Slurm, and wait for it if its controller is away."""
+        """`require_room` for the largest of these (workers, threads); waits if Slurm's controller is away."""
         from scalescope.slurm import commands
 
         largest: dict[int, int] = {}
@@ -142,9 +142,9 @@ class SlurmSpec(JobQueueSpec):
             commands.patiently(ask, says=says, stopped=Event())
 
     def require_room(self, workers: int, threads: int, *, run: Run, ours: Collection[str] = ()) -> SlurmCapacity | None:
-        """Raise `JobsEnded` if so many workers never run at once, even when nobody else is there.
+        """Raise `JobsEnded` if `workers` workers can never run at once, even on an otherwise idle cluster.
 
-        Returns how many do on the nodes that work, `ours` among them; None: sbatch must decide.
+        Returns how many can on the nodes that work, those of jobs `ours` included; None: only sbatch can tell.
         """
         from scalescope.slurm.capacity import SlurmNodeShape
 

@@ -87,7 +87,7 @@ class JobWatch:
             self._hurry()
 
     def dismiss(self, job_ids: Iterable[str]) -> None:
-        """Leave these jobs out of what is said: they were cancelled on purpose, or are being replaced."""
+        """Leave these jobs out of messages: they were cancelled on purpose, or are being replaced."""
         self._dismissed.update(job_ids)
 
     def jobs(self) -> list[SlurmJob]:
@@ -121,7 +121,7 @@ class JobWatch:
 
     @property
     def changes(self) -> dict[str, str]:
-        """What Slurm gave our jobs in place of what they were asked for, as sentences by `JobTerms`."""
+        """Terms that Slurm changed for our jobs, as sentences by field of `JobTerms`."""
         found: dict[str, str] = {}
         for job in self._ours():
             found |= self._terms.get(job.id, NO_TERMS).changes(_given(job))
@@ -131,7 +131,7 @@ class JobWatch:
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> PendingWorkers | None:
-        """Why workers are missing, None if none is; raises `ClusterError`. It asks Slurm only when it is time to."""
+        """Why workers are missing, None if none is; raises `ClusterError`. Asks Slurm at most once per interval."""
         if arrived >= expected_workers:
             self._complete = True
             return None
@@ -393,7 +393,7 @@ def _mb(text: str) -> float | None:
     return found / 2**20 if found else None
 
 
-def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same
+def _minute(moment: float) -> str:  # without seconds, so that a repeated message has the same text
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 

@@ -481,7 +481,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return manifests.trial_pod(self.spec, asked, self.label)
 
     def _changed(self) -> list[str]:
-        """What Kubernetes gave our pods in place of what was asked for, in words."""
+        """Differences between our pods and their manifests, in words."""
         given = [(self._manifest_of(pod), pod) for pod in [*self._scheduler, *self._pods]]
         found = [changes(asked, pod) for asked, pod in given if asked is not None]
         return list(dict.fromkeys(words for each in found for words in each.values()))

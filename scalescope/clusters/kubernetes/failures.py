@@ -324,7 +324,7 @@ FAILURES = tuple(Failure(*row) for row in (
 ))
 # fmt: on
 
-# Categories of what stays so for every trial until somebody acts: the run ends, and the same command continues it.
+# Categories that hold for every trial until somebody acts: the run ends, and the same command continues it.
 LASTING = frozenset(
     [
         "policy",

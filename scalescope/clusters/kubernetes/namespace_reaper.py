@@ -27,7 +27,7 @@ _AT_ONCE = 8  # clusters removed at the same time; most of the time is spent wai
 
 
 def reap_cluster(api: Api, lease: Lease, words: str, dry_run: bool) -> Reaped:
-    """Remove the cluster of a lease of the ledger; `words`: how it is known that the owner is dead."""
+    """Remove the cluster of a lease in the ledger; `words`: the evidence that its owner is dead."""
     if not dry_run and not remains(api, lease.label):
         time.sleep(SETTLE_S)
     return _remove(api, lease, words, dry_run)

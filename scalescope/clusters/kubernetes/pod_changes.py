@@ -29,7 +29,7 @@ _TAINT_OF_NODE = "node.kubernetes.io/"  # prefix of the taints that Kubernetes h
 
 
 def changes(asked: Raw, pod: Raw) -> dict[str, str]:
-    """What a pod has in place of what its manifest asked for, as words by the field that differs.
+    """Fields in which a pod differs from its manifest, each with the difference in words.
 
     Labels and annotations that were added change nothing, and are left out.
     """

@@ -107,7 +107,7 @@ class PodRecord:
         return rows
 
     def _new_lines(self, key: tuple[str, int], who: str, lines: Sequence[str], most: int) -> list[_Row]:
-        """Rows of the lines that are new, as many of the last as may be kept."""
+        """Rows of the new lines; only the last `most` bytes of them."""
         before, rows, size = self._last.get(key), list[_Row](), 0
         for line in reversed(lines):
             if line == before:

@@ -40,7 +40,7 @@ from scalescope.errors import ClusterError, WorkersMissing
 # Seconds that an unlikely problem must last after the last ending pod: those hold quota, nodes and GPUs, and Kubernetes
 # waits longer before each new try.
 SETTLE_S = 6.0
-# Seconds after the API server was away in which nothing is concluded: kubelets report every 10, and until then their
+# Seconds after an outage of the API server in which no node is judged: kubelets report every 10, and until then their
 # nodes seem lost.
 OUTAGE_SETTLE_S = 20.0
 ENDING_S = 10.0  # seconds to wait for an ending pod; after that its node probably does not answer
@@ -138,7 +138,7 @@ class PodWatch:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
                 worst = self.problems[0]
-                if not limits[worst.outlook][1]:  # no lost node, for example, whose room the other pods wait for
+                if not limits[worst.outlook][1]:  # no time limit of its own, unlike a lost node
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:
@@ -235,7 +235,7 @@ class PodWatch:
         return next((each for each in self._pods if each["status"].get("podIP") not in hosts), {})
 
     def _log_of(self, pod: Raw) -> str:
-        """The log of a pod that runs, or that of its container before if only this one tells something."""
+        """The log of a running pod; that of its previous container if only that one explains a failure."""
         before = [True] if restarts(pod) else []
         logs = [self._api.log(pod["metadata"]["name"], LOG_LINES, previous=each) for each in (*before, False)]
         return next((log for log in logs if log and matching("Log", log)), logs[-1])
@@ -258,7 +258,7 @@ class PodWatch:
         return sum(each.reason == problem.reason for each in self.problems)
 
     def _add_details(self, now: float) -> None:
-        """Add details to the worst problem, and to those that Kubernetes words alike."""
+        """Add details to the worst problem, and to those with the same message from Kubernetes."""
         before = self.problems[0]
         told = self._with_details(before, now)
         self.problems = [

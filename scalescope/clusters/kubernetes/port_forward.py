@@ -57,7 +57,7 @@ async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: f
 
 @asynccontextmanager
 async def _opened(api: Any, url: str, port: int, patience_s: float) -> AsyncIterator[Any]:
-    """A websocket with a session of its own; the credentials are asked for anew if the server does not take them."""
+    """A websocket with a session of its own; fetches new credentials if the server refuses the present ones."""
     for is_last in (False, True):
         auth = api.auth
         headers = {"Authorization": f"Bearer {auth.token}"} if auth.token else {}

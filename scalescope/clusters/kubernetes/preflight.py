@@ -1,4 +1,4 @@
-"""What is checked before anything is made: the operator, the user's rights, and whether Kubernetes takes the pods."""
+"""Checks before anything is created: the operator, the user's rights, and whether Kubernetes accepts the pods."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         for kind, what, metadata in lost:
             api.delete(kind, f"{what}/{metadata['name']}")
         remove(api, label, GONE_S)
-    with suppress(RequestRefused):  # users who may not delete pods are told below what stays
+    with suppress(RequestRefused):  # if the user may not delete pods, the error below names what stays
         _forget_lost_pods(api, label)
     if left := remains(api, label):
         raise ClusterError(

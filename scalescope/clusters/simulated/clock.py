@@ -41,7 +41,7 @@ thread_time: Final = time.thread_time
 
 EPOCH = 1_000_000_000.0  # `time.time()` at virtual second 0 (2001-09-09), so that times are the same in every run
 PATIENCE_S = 2.0  # real seconds that the clock stands still for an actor that blocks outside the simulation
-ELSEWHERE_S = 10.0  # the same seconds for an actor that waits for a process, a socket or a timer
+ELSEWHERE_S = 10.0  # real seconds that it stands still for an actor that waits for a process, socket or timer
 LITTLE = 0.001  # share of a timeless actor's sleep that takes virtual time
 SETTLE_S = 0.001  # seconds by which an actor may run ahead of the clock, so that others see its actions in order
 

@@ -31,7 +31,7 @@ class VirtualThreadPoolExecutor(Executor):
         max_workers: int,
         *,
         delay: Callable[[], float] = float,  # virtual seconds from submission to start; called at each submission
-        charging: Callable[[], bool] = bool,  # whether CPU time is charged; called at each start
+        charging: Callable[[], bool] = bool,  # returns True if CPU time is charged; called at each start
     ) -> None:
         self._clock = clock
         self._max_workers = max_workers

@@ -1,4 +1,4 @@
-"""Causes of lost worker time: the table of all, and the search for them in a trial (docs/adding-a-cause.md)."""
+"""Causes of lost worker time: their table, and the search for them in a trial (docs/adding-a-cause.md)."""
 
 from __future__ import annotations
 

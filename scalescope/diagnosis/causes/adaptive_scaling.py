@@ -38,7 +38,7 @@ ADAPTIVE_SCALING = TrialCause(
 
 @ADAPTIVE_SCALING.finds
 def adaptive_scaling(observation: Observation) -> Finding | None:
-    """`lost_s`: absent threads that were there at another time, while as many tasks waited."""
+    """`lost_s`: thread-seconds of workers that had left or not yet come, while as many tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
     if kept_small := _kept_small(observation, adaptive):

@@ -49,8 +49,8 @@ OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "registe
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
-WORTH_META = 0.2  # share of the worker time; a call for what a function returns takes no longer for more data
-# Times, and share of the seconds, of doing the same while tasks ran, from which that is the client's habit
+WORTH_META = 0.2  # least share of worker time; the call that learns what a function returns takes the same for any data
+# Least number, and share of the seconds, of the same calls while tasks ran, for them to be the client's habit
 OFTEN, OVERLAP = 2, 0.02
 ALL_AT_ONCE = 0.8  # mean calls of actors at a time per worker, from which all workers are in use
 LITTLE = 2**20  # bytes of results; gathering fewer is no remedy
@@ -59,7 +59,7 @@ GATHERS = Premise[Observation](
     lambda seen: not 0 < kept_bytes(seen) < LITTLE,
 )
 AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
-PACKED = 0.2  # part of the client's wait in which workers packed results, from which that is told
+PACKED = 0.2  # least share of the client's wait in which workers packed results, for a finding to say it
 SLOWLY = 20e6  # bytes a second; lists of numbers are packed with 3 MB/s, arrays with hundreds
 WORTH_PACKING = 2**16  # bytes of results; a worker that takes long for fewer waits for a core, or imports
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named

@@ -76,7 +76,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     limit = not pools and not _asks_about_the_host(observation)
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
-        Evidence("cores in use for each of them", round(cores / tasks, 2), "table memory, column cpu"),
+        Evidence("cores in use per running task", round(cores / tasks, 2), "table memory, column cpu"),
         Evidence("cores of the hosts", here.cpus, "facts host.load, or table workers"),
         Evidence("share of the hosts idle", round(here.idle, 3), "facts host.load, or table memory"),
         *((Evidence("most threads of a worker's process", own, "table workers"),) if own else ()),
@@ -121,7 +121,7 @@ def _most_threads(observation: Observation) -> int:
 
 
 def _threads_of_pools(observation: Observation) -> tuple[int, int]:
-    """The most threads of a worker's process, and of a pool of a library in one; 0 where they are not known."""
+    """Most threads of a worker process, and most of a library's thread pool in one; 0 if unknown."""
     names = ("process_threads", "pool_threads")
     own, pool = (int(observation.numbers("workers", name).max(initial=0)) for name in names)
     return own, max(pool, own - _most_threads(observation) - OF_DASK)
@@ -139,7 +139,7 @@ def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
 BUSY = 0.8  # share of worker time busy, from which threads have no time to spare
 SLACK = 0.5  # share of the host idle, from which there is room for more threads
 MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
-MOST_TIMES = 8  # times the threads; more are not recommended
+MOST_TIMES = 8  # most threads that are recommended, as a multiple of the present ones
 
 UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",

@@ -23,7 +23,7 @@ from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # the same seconds on a host that other processes fill, where every process waits for a core
+STALL_ON_FULL_HOST_S = 0.5  # seconds; as `STALL_S`, on a host so full that every process waits for a core
 COROUTINES_LINK = "https://distributed.dask.org/en/stable/asynchronous.html"
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)

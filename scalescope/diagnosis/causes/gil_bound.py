@@ -20,7 +20,7 @@ from scalescope.model.words import percent, plural
 
 OVERLAP = 1.5  # least mean number of running tasks in a sample; with fewer, none waits for a lock
 ONE_CORE = (0.75, 1.25)  # cores that a process under one lock uses: its event loop adds some, other processes take some
-NEVER_MORE = 1.4  # cores; nine in ten samples of such a process stay below
+NEVER_MORE = 1.4  # cores; nine in ten samples of a process under one lock stay below
 # Seconds after which a computing thread yields the lock (`sys.getswitchinterval`), so handing over a task takes as
 # long.
 SWITCH_S = 0.005

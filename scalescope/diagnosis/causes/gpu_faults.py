@@ -23,7 +23,7 @@ NO_GPU = re.compile(
     re.IGNORECASE,
 )
 FULL = re.compile(r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|out_of_memory|bad_alloc.*CUDA", re.I)
-THROTTLED = 0.3  # share of samples with clocks slowed by heat or power brake, from which that is the reason
+THROTTLED = 0.3  # share of samples with clocks slowed by heat or power brake, from which these are the reason
 SLOWER = 1.5  # times that a task takes longer without a GPU, from which the worker is at fault
 
 GPU_MISSING = TrialCause(

@@ -17,7 +17,7 @@ from scalescope.model.words import number, percent
 FED = 0.8  # utilisation from which a GPU is not starved
 FULL = 0.9  # utilisation that is aimed at, and from which more tasks at a time only wait for each other
 QUEUED = 1.5  # tasks at a time that wait for one GPU, from which it is contended
-MOST = 16  # tasks at a time on a GPU; more are not recommended
+MOST = 16  # most tasks at a time on a GPU that are recommended
 PREFETCH = "`torch.utils.data.DataLoader(..., num_workers=4, prefetch_factor=2)`"
 
 GPU_STARVED = TrialCause(
@@ -107,7 +107,7 @@ GPU_CONTENDED = TrialCause(
 
 @GPU_CONTENDED.finds
 def gpu_contended(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds of waiting for a GPU that computed, beyond those of one task at a time."""
+    """`lost_s`: thread-seconds for which tasks waited for a busy GPU, less the waits of one task at a time."""
     found = gpus(observation)
     if found is None:
         return None

@@ -34,11 +34,11 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
-MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # the same advice for workers of one thread
+MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # advice for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
-MOST_PAUSED = 50  # workers whose time after a pause is examined, those that paused longest
+MOST_PAUSED = 50  # most workers whose time after a pause is examined, the longest paused first
 
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
@@ -105,7 +105,7 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
 
 
 def _need(observation: Observation, held: HeldResults | None) -> str:
-    # Samples may be missing, as those of workers that died.
+    # Samples may be missing, such as those of dead workers.
     if held is None or not held.fits or held.nbytes <= held.workers * held.fits:
         return f"the memory of the workers was full{_limit(observation)}"
     whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"
@@ -193,7 +193,7 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
 
 
 def unmanaged_remedy(observation: Observation, kept: KeptMemory) -> str:
-    """What to do about memory of tasks besides their results."""
+    """Remedy for memory that tasks take besides their results."""
     several = SEVERAL_THREADS.holds(observation)
     less = "let it need less at once"
     if kept.stays:

@@ -141,7 +141,7 @@ OF_A_SCRIPT = {
     "no_runnable_task": "next, divide the input into twice as many partitions: if the time falls, there were too few",
     "not_assigned": "next, give each task more to do: if the idle time goes, the scheduler was the limit",
 }
-# The same for a sweep, in which more can be varied.
+# What to try next with a sweep, in which more can be varied.
 NEXT_EXPERIMENT: dict[str, str] = {
     "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
     "serialisation": "next, look for large objects inside tasks (scatter them) and run again",

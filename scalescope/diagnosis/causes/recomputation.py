@@ -22,7 +22,7 @@ from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
 DIFFERENT = 2  # fewest different calls that count as the same work when they are repeated
-HALF = 0.5  # part of the repeated work that the client spent in `set_index`, from which that is the reason
+HALF = 0.5  # share of the repeated work that the client spent in `set_index`, from which `set_index` is the reason
 DIVISIONS = (
     "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
     "data once to find them"

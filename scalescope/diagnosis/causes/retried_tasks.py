@@ -73,7 +73,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
 
 
 def _by_prefect(observation: Observation) -> Finding | None:
-    """The finding where Prefect tries again within the task, which keeps its thread meanwhile."""
+    """The finding for tasks that Prefect retries: a task keeps its thread while it waits for the next try."""
     found = prefect_seconds(observation).values()
     lost_s = sum(each.raised + each.retry for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -97,7 +97,7 @@ def _by_prefect(observation: Observation) -> Finding | None:
 
 
 def _by_themselves(observation: Observation) -> Finding | None:
-    """Tasks sleep before they repeat a call that failed, and keep their threads meanwhile."""
+    """The finding for tasks that sleep before they repeat a failed call, and keep their threads while asleep."""
     found = waits(observation).get(RETRY)
     if found is None or (share := observation.share_of(found.seconds)) < NOTEWORTHY:
         return None

@@ -28,8 +28,8 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
 ONE_OFF = 0.7  # share of the time in first tasks of workers, from which imports are the reason
-IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which it is an import
-IMPORTS = 0.2  # share of worker time; cheaper imports are not mentioned
+IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which an import is the reason
+IMPORTS = 0.2  # least share of worker time of imports that are mentioned
 PRELOAD = (
     "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or measure "
     "with `warmups: 1`"

@@ -137,7 +137,7 @@ class _Machine:
 
 
 def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Machine | None:
-    """Signs that a machine is slow; None where other workers of its host are fast for no reason that shows."""
+    """Evidence that a machine is slow; None if other workers of its host are fast without a known reason."""
     attempts, here = observation.measured, host(observation)
     worker, times = max(slow, key=lambda item: item[1])
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):

@@ -28,8 +28,8 @@ SLOW_S = 0.005  # seconds from a free thread to its next task, from which the wo
 TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny anywhere; seconds of the call that are worth a word
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
-MANY = 50  # tasks or partitions; handling fewer is never felt
-ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # bytes of a partition that is proposed
+MANY = 50  # tasks or partitions; fewer never cost noticeable time
+ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # smallest and largest proposed partition, in bytes
 KNOWN_BYTES = 2**10  # least bytes of a partition that are shown; records of a killed script have fewer
 ROOM = 10  # partitions of the proposed size that fit into the memory of a thread
 EACH = 4  # least number of partitions for each thread after the change
@@ -144,7 +144,7 @@ class _Larger:
 
 
 def _larger(observation: Observation, wanted: int) -> _Larger | None:
-    # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
+    # `wanted` times as much in each partition, at least 16 MiB, as far as memory and threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
     ended = observation.trial.state is TrialState.FAILED  # a failed trial may have ended before all tasks had begun

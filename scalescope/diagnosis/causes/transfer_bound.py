@@ -30,10 +30,10 @@ SHARED = 0.5  # share of the bytes moved that one result must have to be worth a
 class _MovedResults:
     """Results that went from one worker to another."""
 
-    nbytes: float  # bytes of all; each result counts once for each worker that it went to
+    nbytes: float  # bytes of all moved results; each counts once per worker that it went to
     most: int  # row in `tasks` of the result that sent most bytes
     most_nbytes: float  # bytes that this result sent
-    readers: int  # workers that it went to
+    readers: int  # number of workers that this result went to
 
 
 TRANSFER_BOUND = TrialCause(
@@ -54,7 +54,7 @@ TRANSFER_BOUND = TrialCause(
 
 @TRANSFER_BOUND.finds
 def transfer_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `transfer`, in which nothing was computed meanwhile."""
+    """`lost_s`: the part `transfer`: idle threads whose workers fetched inputs."""
     if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
     attempts = observation.measured
@@ -75,7 +75,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     evidence = [
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
         Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),
-        Evidence("seconds for each of them", round(each, 4), "table tasks, column transfer"),
+        Evidence("seconds per fetching task", round(each, 4), "table tasks, column transfer"),
         Evidence(f"share of `{prefix}` in the seconds", round(part, 3), "table tasks"),
     ]
     if moved is not None:

@@ -85,7 +85,7 @@ INVALID_TRIALS = SweepCause(
 @INVALID_TRIALS.finds
 def invalid_trials(case: SweepCase) -> Finding | None:
     """Trials that do not count, through no known fault of the workload."""
-    remedy = "run the same sweep again; where the host is overloaded, on fewer workers or on the simulated cluster"
+    remedy = "run the same sweep again; if the host is overloaded, use fewer workers or the simulated cluster"
     return _spoilt(case, INVALID_TRIALS, TrialState.INVALID, "did not count", remedy)
 
 

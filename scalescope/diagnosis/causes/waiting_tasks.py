@@ -77,7 +77,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         f"worker time passed in {plural(tasks, 'task')} that held a thread and waited.",
         UNLOCKED if storing else REMEDIES.get(waited_for(worst), OTHERWISE),
         Evidence("thread-seconds waited", round(lost_s, 3), "table events, topic waits"),
-        Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
+        Evidence("seconds at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
         place=asked_at(observation) if storing else Place.of(str(worst["where"])),

@@ -49,7 +49,7 @@ class _WorkGrowth:
 
     @property
     def each(self) -> bool:
-        """Whether it is the typical task that takes longer, and not a few of them."""
+        """Whether the typical task takes longer, not just a few tasks."""
         return (self.after.median_s - self.before.median_s) * self.after.tasks >= self.excess_s / 2
 
     @property

@@ -38,7 +38,7 @@ REDUCE = (
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
 GATHERS = 0.3  # share of a worker's memory from which the inputs of a task are the reason for its end
-MOST_SUSPECTS = 3  # most tasks that may share the blame; more of them are no killers
+MOST_SUSPECTS = 3  # most tasks that may share the blame; larger groups are not suspected
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def client_time(observation: Observation) -> ClientTime:
 
 
 def named_at_random(call: str) -> str:
-    """The clause that says how to keep Dask from hashing what a call gets, such as `client.scatter`."""
+    """Clause: the option that keeps Dask from hashing the data of a call, such as `client.scatter`."""
     return f"pass `{NOT_HASHED[call.rpartition('.')[2]]}` to `{words.cut(call)}`"
 
 
@@ -90,7 +90,7 @@ class ActorCalls:
     workers: int  # number of workers that ran them
     method: str  # the method with most seconds
     at_once: float  # calls running at a time, as a mean over the time in which any ran
-    lost_s: float  # thread-seconds of the part `client` while they ran and the client waited
+    lost_s: float  # thread-seconds of the part `client` while such calls ran and the client waited
 
 
 @once

@@ -20,7 +20,7 @@ FAR = 10.0  # ratio of a straggler to the 90th percentile, if the durations of i
 FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two tasks always may
 SPREAD = 2.0  # ratio of the 90th to the 10th percentile, from which durations are spread
 LARGE_RESULT = 10_000  # bytes from which the size of a result says something about the work behind it
-CANDIDATES = 50  # batches examined, those first that can have lost most
+CANDIDATES = 50  # most batches examined, the costliest possible first
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
         count, alone = _long(durations[tasks], median)
         rest, long = tasks[: len(tasks) - count], tasks[len(tasks) - count :]
         if alone and not _larger(observation, long, rest):
-            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # none behind the long one
+            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # no task is behind it
             others = min(others, float(attempts.stop[rest].max()))
             end = max(others, float((attempts.start[long] + median).max()))
             stragglers.append(DelayedBatch(batch, long, end, *idle.claim(tasks, end)))

@@ -70,7 +70,7 @@ def delays(observation: Observation) -> Delays:
 
 
 def _edges(observation: Observation, begin: Floats) -> tuple[Ints, Ints]:
-    """Attempts and those that they depended on, in an order in which these come first."""
+    """Pairs of an attempt and one that it depended on, sorted so that dependencies come first."""
     attempts = observation.measured
     task, needs = task_needs(observation)
     queued = np.flatnonzero(begin - attempts.prepared_from > SLACK * (attempts.stop - begin))
@@ -96,7 +96,7 @@ def _own(observation: Observation, begin: Floats) -> Floats:
 
 
 def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
-    """Intervals in which the client's own code held back what it sent next, and ends of its waits."""
+    """Intervals in which the client's own code delayed the next graph, and ends of its waits."""
     (begin, end), waits = observation.client_spans, observation.client_waits
     if not len(begin):
         return np.zeros((2, 0)), sent

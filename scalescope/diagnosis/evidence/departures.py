@@ -160,7 +160,7 @@ def _last_words(observation: Observation) -> dict[str, str]:
             if text.startswith("Current thread"):
                 crashing[worker] = True
             elif crashing[worker] and text.startswith("  File "):
-                # A signal from outside is dealt with by the main thread, wherever the fault is: in the event loop.
+                # The main thread, in the event loop, handles signals from outside: its stack does not show the fault.
                 found[worker] += "" if "selectors.py" in text else f", {text.strip()}"
                 crashing[worker] = False
         elif text.startswith("Fatal Python error"):

@@ -62,7 +62,7 @@ def put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
 
 
 def in_rounds(metrics: Metrics, threads: int) -> bool:
-    """Whether independent tasks, enough for the threads all in all, were sent in rounds: never as many at once."""
+    """Whether independent tasks were sent in rounds: enough for all threads in total, but never at once."""
     return metrics.peak_runnable < threads <= min(metrics.widest_stage, metrics.parallelism)
 
 

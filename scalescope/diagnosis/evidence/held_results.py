@@ -1,4 +1,4 @@
-"""Results that workers held, in memory and on disk, when all of them together held most; and how much fits."""
+"""Results that workers held, in memory and on disk, when their sum was largest; and how much fits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
 
 @dataclass(frozen=True)
 class HeldResults:
-    """Results that workers held when all of them together held most."""
+    """Results that all workers held when their sum was largest."""
 
     nbytes: float  # bytes of all results
     largest: float  # most bytes that one worker held at any moment
     prefix: str  # prefix with most of the bytes of all results
-    part: float  # share of that prefix, from 0 to 1
+    part: float  # share of `prefix` in these bytes, from 0 to 1
     kept: float  # share of the bytes of all results that no task needed from then on
-    kept_prefix: str  # prefix with most of those that no task needed
+    kept_prefix: str  # prefix with most of the bytes that no task needed
     workers: int
     limit: float  # memory limit of each worker in bytes; 0 if unknown or none
     process: float  # bytes that the process of a worker takes besides results

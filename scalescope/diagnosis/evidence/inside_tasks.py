@@ -28,9 +28,9 @@ LIKE = 0.5  # share of a prefix's sampled tasks with a call, from which all its 
 READING = 0.25  # share of a call's samples that show it reading, from which the call counts as loading something
 INNERMOST = 8  # innermost frames of a stack, in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
-MANY = 10  # tasks in place of `FEWEST`, if the call is none of a database or a pool
-ALONE = 0.6  # largest ratio of the shortest task to the median, if the shortest task had nobody before it
-SERIAL = 0.4  # share of the mean time between two ends, below which tasks that share one lock never end
+MANY = 10  # tasks in place of `FEWEST`, unless the call is of a database or a pool
+ALONE = 0.6  # largest ratio of the shortest task to the median, if the shortest one waited for no other
+SERIAL = 0.4  # least ratio of a short gap between two ends (10 % quantile) to the mean gap, if tasks take turns
 MOSTLY = 0.7  # share of the samples that count as one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
@@ -47,7 +47,7 @@ _TAKEN = {"BlockingIOError", "FileExistsError"}  # errors of a lock that another
 BY_ROWS = ("pandas.core.apply.apply_series_generator", "pandas.core.frame.iterrows")
 _MAKES_ROWS = ("pandas.core.apply.series_generator", "pandas.core.frame.iterrows")
 BY_DATES = "pandas.core.arrays.datetimes.objects_to_datetime64"
-_GUESSES = ("dateutil", "_strptime")  # libraries that read one date
+_GUESSES = ("dateutil", "_strptime")  # modules that parse a single date
 SHORT_ROWS = 0.05  # least share of the time by rows in which rows are made; with less, the function itself is the work
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # end of a call that was made while an exception was handled
@@ -78,7 +78,7 @@ class Spent:
     seconds: float
     prefix: str
     share: float  # share of the time of that prefix, from 0 to 1
-    path: tuple[str, ...]  # frames common to nearly all its samples of this thing, or those of the commonest sample
+    path: tuple[str, ...]  # frames common to nearly all its samples that show this, or those of the commonest sample
 
     @property
     def line(self) -> str:
@@ -137,7 +137,7 @@ class SameCall:
 
 @once
 def same_call(observation: Observation) -> SameCall | None:
-    """The call that most of the tasks' time passed in, of those that could be made once in each worker process."""
+    """The costliest of the calls that could be made once in each worker process; None without any."""
     found = []
     for _, told in observation.events(SAME_CALL):
         prefix, tasks, samples = str(told["prefix"]), int(told["tasks"]), int(told["samples"])

@@ -24,19 +24,19 @@ LARGE = 0.25  # share of a worker's memory for a block on each thread, from whic
 
 @dataclass(frozen=True)
 class KeptMemory:
-    """Memory of the fullest process that is no result."""
+    """Memory of the fullest worker process besides results."""
 
-    prefix: str  # prefix that ran there for longest
-    ended: int  # tasks of it that had ended there
-    resident: float  # most bytes of the process
-    managed: float  # bytes of results at that time
-    each: float  # bytes of each task
+    prefix: str  # prefix whose tasks ran there longest
+    ended: int  # tasks of this prefix that had ended in the process
+    resident: float  # peak bytes of the process
+    managed: float  # bytes of results at that peak
+    each: float  # bytes that each task takes besides its result
     stays: bool  # True if the bytes stay after the task, as far as samples say
-    fits: float  # bytes of a memory limit that holds it
+    fits: float  # memory limit of a worker, in bytes, that is enough for it
 
     @property
     def text(self) -> str:
-        """What the tasks take, as a clause."""
+        """Clause on the memory that the tasks take."""
         took = words.size(self.each)
         if self.stays:
             return f"each `{self.prefix}` task leaves about {took} in its process"
@@ -70,7 +70,7 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
 
 
 def _ended_there(observation: Observation, worker: str, when: float) -> Ints:
-    """Rows of the table `tasks` that finished on a worker until a moment."""
+    """Rows of the table `tasks` that finished on a worker by the time `when`."""
     on_it = np.array([address == worker for address in observation.column("tasks", "worker")], dtype=bool)
     status, stop = (observation.numbers("tasks", name) for name in ("status", "stop"))
     return np.flatnonzero(on_it & (status == STATUS_FINISHED) & (stop <= when))
@@ -130,7 +130,7 @@ class LargeBlock:
 
     @property
     def smaller(self) -> float:
-        """Bytes of a block that fits into the limit that there is."""
+        """Largest block, in bytes, that fits into the present memory limit."""
         return max(SPILL * self.limit - FRESH, 0.0) / COPIES / self.threads
 
     @property

@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.timeline import free_from, free_threads, occu
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
-LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
+LOOKED_AT = 10  # most prefixes examined, the longest waiting first
 CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which unrecorded inputs are taken to be the reason
 MOST = 0.9  # share of a group's waiting that counts as most of it
 VARIOUS, SCATTERED = -1, -2  # values of `TasksNearData.source` besides numbers of attempts
@@ -43,7 +43,7 @@ class RestrictedPrefix:
     prefix: str  # its name
     tasks: Ints  # its restricted attempts
     workers: Ints  # workers that ran them (indices into `Attempts.addresses`)
-    allowed: int  # workers that may run one of them, by the median
+    allowed: int  # median number of workers that may run one of these tasks
     by: str  # kind of restriction: `workers`, `hosts` or `resources`
     names: str  # workers, hosts or resources asked for, as recorded
     lost_s: float  # thread-seconds that others were idle while they waited
@@ -78,7 +78,7 @@ def restricted_prefixes(observation: Observation) -> tuple[RestrictedPrefix, ...
 
 
 def restrictions_said(observation: Observation) -> dict[str, tuple[str, str]]:
-    """Kind of restriction and its names by prefix, as the scheduler was told."""
+    """Kind and names of each prefix's restriction, as the scheduler received them."""
     found = {}
     for _, message in observation.events("restriction"):
         for by in ("resources", "workers", "hosts"):
@@ -148,10 +148,10 @@ def confined(observation: Observation) -> Bools:
 class TasksNearData:
     """Unrestricted tasks that waited on few workers."""
 
-    tasks: Ints  # those attempts
+    tasks: Ints  # the waiting attempts (indices into `Attempts`)
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
     recorded: bool  # True if their inputs are known to lie there
-    source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`
+    source: int  # attempt whose result most of the tasks need, `SCATTERED` (data that no task made), or `VARIOUS`
     lost_s: float  # thread-seconds that other workers, there before the tasks were ready, were idle meanwhile
 
 

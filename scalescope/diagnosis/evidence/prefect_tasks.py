@@ -28,7 +28,7 @@ class PrefectSeconds:
     raised: float = 0.0  # seconds of the user's function, where it raised and was tried again
     retry: float = 0.0  # seconds of waiting to try again
     server: float = 0.0  # seconds of starting a temporary server
-    servers: int = 0  # tasks that started one, which is once in a process
+    servers: int = 0  # tasks that started a temporary server, which happens once per process
     persist: float = 0.0  # seconds of writing results
     hash: float = 0.0  # seconds of hashing inputs for the key of the cache
     api: float = 0.0  # seconds of requests to the Prefect server
@@ -36,7 +36,7 @@ class PrefectSeconds:
     releases: int = 0  # tasks that gave back a slot
     engine: float = 0.0  # remaining seconds of Prefect itself, without `first`
     first: float = 0.0  # excess seconds of the first tasks of each worker, whose process imports Prefect then
-    firsts: int = 0  # workers whose first tasks these are
+    firsts: int = 0  # number of workers whose first tasks `first` counts
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
 
     @property

@@ -1,4 +1,4 @@
-"""Seconds of the call that the recorded graph saves if it is scheduled without what held its tasks back."""
+"""Seconds that the call would be shorter if the recorded graph were scheduled without its delays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.client_time import BETWEEN, client_time
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.errors import CaptureError
 
-MOST_TASKS = 20_000  # attempts; scheduling more of them takes seconds
+MOST_TASKS = 20_000  # most attempts to schedule; more would take seconds
 
 
 @once

@@ -22,7 +22,7 @@ MIN_GRAPHS = 3  # graphs, from which sending them is a loop
 MOSTLY_AWAITS = 0.7  # share of a loop spent waiting for results, from which the client does not count as slow
 ALWAYS = 0.9  # share of a loop's time that ends with no task left, from which the client counts as waiting
 SLOPE_ERROR = 0.15  # standard error of the slope in `_follows`, up to which the slope decides
-# Least share of a round without a task, if the client waits: with an unclear slope, with a clear one
+# Least share of a round without a task for a client that waits: if the slope is unclear, and if it is clear
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 
 
@@ -35,9 +35,9 @@ class SubmissionLoop:
     seconds: float  # seconds from the first to the last, without waits for other clusters
     graphs: int  # number of graphs; those sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
-    tasks: int  # tasks in all of them
+    tasks: int  # tasks in all these graphs
     awaited: float  # share of the time between graphs after which no earlier task was left
-    gap_s: float  # seconds from the end of all earlier tasks to such an arrival, median
+    gap_s: float  # median seconds from the end of all earlier tasks to the arrival of a graph
     round_s: float  # seconds from one arrival to the next, median
     waits: bool  # True if the client waits for results before it sends more, rather than being slow
     window: int  # tasks that it keeps in flight, if it sends one whenever one has ended; else 0
@@ -112,7 +112,7 @@ def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, 
 
 
 def sent_first(observation: Observation) -> int:
-    """Tasks that the client had sent when the first of all ended."""
+    """Number of tasks that the client had sent when the first task ended."""
     sent = submissions(observation)
     return int(sent.tasks[sent.time <= _ends(observation)[0]].sum())
 

@@ -13,7 +13,7 @@ from scalescope.model.finding import Place
 from scalescope.model.large_part import ALL_TASKS, LargePart
 from scalescope.model.records import NESTED
 
-HEAVY_GRAPH = 100_000  # bytes, besides those of its calls, from which a graph counts as carrying data
+HEAVY_GRAPH = 100_000  # bytes of a graph without its calls, from which it counts as carrying data
 CALL_BYTES = 200  # most bytes per task of a graph that carries no data (40 to 180 in Dask 2026.8)
 # Bytes of a call, and of a graph, that are unpacked in no time whatever they carry: some calls have a random state
 LIGHT_CALL, LIGHT_GRAPH = 10_000, 1_000_000
@@ -33,10 +33,10 @@ class Submissions:
 
     time: Floats  # arrival of each graph at the scheduler, in seconds since the first task was known
     seconds: Floats  # seconds that the scheduler needed to take it in
-    tasks: Ints  # tasks in it
-    nbytes: Ints  # its size as it was sent; 0 when unknown
+    tasks: Ints  # tasks in each graph
+    nbytes: Ints  # bytes of each graph as it was sent; 0 when unknown
     nested_graphs: int  # graphs from within tasks
-    nested_tasks: int  # tasks in all of those
+    nested_tasks: int  # tasks in all graphs from within tasks
 
 
 @once
@@ -61,9 +61,9 @@ def submissions(observation: Observation) -> Submissions:
 class Nested:
     """Tasks that sent tasks, and those that they sent; one element per attempt."""
 
-    since: Floats  # arrival of the first graph that it sent; infinite if it sent none
-    until: Floats  # end of the last task that it sent; minus infinity if none ended
-    graphs: Ints  # number of graphs that it sent
+    since: Floats  # arrival of the first graph that the attempt sent; infinite if it sent none
+    until: Floats  # end of the last task that the attempt sent; minus infinity if none ended
+    graphs: Ints  # number of graphs that the attempt sent
     sent: Bools  # True where a task sent it
 
 
@@ -124,7 +124,7 @@ def _noted(observation: Observation) -> list[LargePart]:
 
 @once
 def all_tasks(observation: Observation) -> Ints:
-    """Tasks that the client sent with each graph of `submissions`, as far as the graph was large; 0 when unknown."""
+    """Tasks that the client sent with each graph of `submissions`; 0 when unknown, as for small graphs."""
     noted = {each.graph_nbytes: each.tasks for each in _noted(observation)}
     return np.array([noted.get(each, 0) for each in submissions(observation).nbytes.tolist()], np.int64)
 

@@ -1,6 +1,6 @@
 """Notes what the client gets from the cluster, in the process of a script that `scalescope fix` runs.
 
-And the empty results by which Dask learns what a function of the script returns, as `meta=` would have them.
+It also notes the empty results by which Dask learns what a function of the script returns, in the form of `meta=`.
 
 A value is one line of text, in which numbers can be compared: of an array of decimal numbers, sums that change with the
 values, their signs and their order. Lists, tuples and dictionaries are noted by what they hold, since a patch may get

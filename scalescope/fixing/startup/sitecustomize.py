@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HERE, GUARD = os.path.dirname(os.path.abspath(__file__)), "SCALESCOPE_GUARD"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Audit events that change files, by the arguments that are paths. Of those of `os`, the last arguments are open
+# Audit events that change files, by the arguments that are paths. In events of `os`, the last arguments are open
 # folders to which the paths are relative, or -1.
 OF_OS = {
     **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "os.utime"), slice(0, 1)),
@@ -79,7 +79,7 @@ class Guard:
 
 
 def apart(told: "dict[str, Any]") -> None:
-    """What tasks print in other processes goes to a file of its own, where it would go to the script's output."""
+    """In other processes than the script's, redirect output from the script's file to one for tasks."""
     main = os.environ.setdefault(f"{GUARD}_MAIN", str(os.getpid()))
     try:
         ours, script = os.fstat(1), os.stat(told["stdout"])

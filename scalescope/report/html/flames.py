@@ -60,7 +60,7 @@ def draw(seen: Observation) -> Inside:
     cells = [(prefix, _mostly(each), *(seconds(each.seconds[part]) for part in BUSY_PARTS)) for prefix, each in found]
     rest = f"{len(cells) - ROWS:,} more prefixes are left out." if len(cells) > ROWS else ""
     table = ReportTable.of("Busy thread-seconds of tasks, by what their threads did", heads, cells[:ROWS], 2, rest)
-    absent = "" if flames else f" Where they were is not known: {why}."
+    absent = "" if flames else f" The code they ran is unknown: {why}."
     return Inside(f"Busy threads: {worker_time.busy_parts(total)}.{absent}", table, flames)
 
 

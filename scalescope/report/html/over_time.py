@@ -42,7 +42,7 @@ class TimeChart:
     table: ReportTable | None = None  # the numbers behind it, thinned; None if another table of the page has them
     legend: tuple[tuple[str, str], ...] = ()  # colours and their meanings
     notice: str = ""  # a sentence on what was left out or merged
-    open: bool = False  # whether its table is unfolded at first
+    open: bool = False  # True if its table is unfolded at first
     name: str = ""  # name of its figure
     title: str = ""
 

@@ -158,7 +158,7 @@ def further(question: ComparisonQuestion, pairs: Pairs) -> int:
 
 
 def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
-    """What the pairs say, whenever they ended: after the last look, or when time was up."""
+    """Judge the pairs that were run, until the last look or until time was up."""
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
         nothing = (None, None, None, None, None)

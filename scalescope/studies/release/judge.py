@@ -73,8 +73,8 @@ class CandidateState(StrEnum):
 class ReleaseDecision(StrEnum):
     """Outcome of a search."""
 
-    FOUND = "found"  # first bad and last good are neighbours
-    BETWEEN = "between"  # candidates between them were skipped or not tried
+    FOUND = "found"  # first bad and last good candidate are neighbours
+    BETWEEN = "between"  # candidates between last good and first bad were skipped or not tried
     NO_DIFFERENCE = "no-difference"  # the bad end is as good as the good one
     GOOD_END_BAD = "good-end-bad"
     NO_END = "no-end"  # an end could not be installed or decided
@@ -127,7 +127,7 @@ class ReleaseReading:
 
     candidate: int
     turn: int
-    value: bool | float | None = None  # whether the trial shows the finding, or its metric; None: not valid
+    value: bool | float | None = None  # True if the trial shows the finding; or the metric; None: not valid
     unavailable: bool = False  # the environment could not be built; the candidate gets no more trials
 
 

@@ -15,7 +15,7 @@ from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues,
 
 # Support for extrapolation to a gap: at most SUPPORT values, within max(REACH gap widths, NEAR steps).
 SUPPORT, REACH, NEAR = 6, 2.0, 6
-# The same under noise, which more values average out: within max(FAR gap widths, HALF a part).
+# Support under noise, which more values average out: within max(FAR gap widths, HALF a part).
 MANY, FAR, HALF = 12, 3.0, 0.5
 # Share of the gap width that the support must span.
 SPREAD = 0.25

@@ -1,4 +1,4 @@
-"""Judges a search for thresholds: where the metric jumps, as far as the readings tell."""
+"""Judges a search for thresholds: where the metric jumps, by the readings so far."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Threshold:
 
 
 def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> Threshold:
-    """Say where the metric jumps, as far as the readings tell; final once `further` asks for no more values."""
+    """Say where the metric jumps, by the readings so far; final once `further` asks for no more values."""
     table = tabulate(question, readings)
     jumps: tuple[Jump, ...] = ()
     unresolved: tuple[Unresolved, ...] = ()

@@ -160,7 +160,7 @@ def took(*seconds: float, line: str = "job.py:3 main") -> list[Account]:
     return [Account(1, {"load": PrefixAccount(4, 0.5)}, {Overhead(PartKind.CLIENT, line): each}) for each in seconds]
 
 
-def test_what_a_busy_host_multiplies_is_named_if_both_sides_are_far_apart() -> None:
+def test_a_part_with_scattered_times_is_named_if_both_sides_are_far_apart() -> None:
     found = difference(took(2.8, 4.8, 4.1), took(13.3, 14.7, 25.0), virtual=False)
     assert named(found) == [(PartKind.CLIENT, "job.py:3 main")]
 
@@ -172,7 +172,7 @@ def test_few_trials_that_agree_by_chance_name_nothing() -> None:
     assert named(more) == [(PartKind.CLIENT, "job.py:3 main")]
 
 
-def test_what_any_process_of_the_host_may_take_is_not_named() -> None:
+def test_a_difference_that_other_processes_may_cause_is_named_only_in_virtual_time() -> None:
     brief = [Account(1, {"load": PrefixAccount(4, 0.5)}, {Overhead(PartKind.CLIENT): each}) for each in (0.1, 0.14)]
     sides = [brief[0]] * 5, [brief[1]] * 5
     assert named(difference(*sides, virtual=False)) == []

@@ -138,7 +138,7 @@ def test_a_submission_may_wait_for_some_results_and_not_for_all() -> None:
 
 
 @pytest.mark.parametrize(("lag_s", "window"), [(0.01, 3), (0.25, 0)], ids=["as completed", "after all"])
-def test_a_client_that_sends_a_task_for_each_that_ended_keeps_so_many_running(lag_s: float, window: int) -> None:
+def test_the_window_of_a_client_that_sends_a_task_for_each_that_ended_is_found(lag_s: float, window: int) -> None:
     """Three tasks, which end one after the other; the next one is sent after each of them, or after all three."""
     starts = [10.0 + 1.3 * (i // 3) + 0.1 * (i % 3) for i in range(12)]
     rows = [{"runnable": start, "start": start} for start in starts]

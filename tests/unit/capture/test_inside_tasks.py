@@ -151,7 +151,7 @@ def simulate(settings: str) -> int:
     return len(settings)
 
 
-def test_a_call_that_reads_the_same_in_each_task_is_told_apart(workers: Client, tmp_path: Path) -> None:
+def test_only_a_call_that_reads_the_same_in_each_task_is_recorded_as_same_call(workers: Client, tmp_path: Path) -> None:
     """Neither what each task reads for itself, nor what computes with equal arguments."""
     paths = [tmp_path / f"{i}.json" for i in range(13)]
     for path in paths:

@@ -64,7 +64,7 @@ def test_the_bytes_of_files_that_can_be_cut_are_recorded_and_0_for_compressed_on
     assert [(note.call, note.nbytes) for note in notes] == [(READ_TEXT, 1000), (READ_TEXT, 0)]
 
 
-def test_what_a_call_must_still_read_is_left_alone():
+def test_an_iterator_of_paths_is_not_used_up_by_measuring_its_files():
     paths = iter(["a.txt"])
     assert partition_calls._bytes_to_cut(paths) is None
     assert list(paths) == ["a.txt"]

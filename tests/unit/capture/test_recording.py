@@ -262,7 +262,7 @@ def replica(size: int) -> float:
 
 
 @pytest.mark.parametrize(("function", "equal"), [(nap, 4), (replica, 0)])
-def test_equal_calls_with_random_keys_are_told_unless_a_name_in_them_tells_of_randomness(
+def test_equal_calls_with_random_keys_are_recorded_unless_a_name_suggests_randomness(
     client: Client, capture: Capture, path: Path, rows: Rows, function: Any, equal: int
 ) -> None:
     with capture.trial(path):

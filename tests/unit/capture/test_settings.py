@@ -19,7 +19,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_what_is_as_usual_is_not_kept() -> None:
+def test_default_settings_are_not_kept() -> None:
     kept = settings()
     with dask.config.set({"array.chunk-size": dask.config.get("array.chunk-size")}):
         assert settings() == kept
@@ -27,7 +27,7 @@ def test_what_is_as_usual_is_not_kept() -> None:
     assert "array.chunk-size" not in kept["dask_config"]
 
 
-def test_what_bears_on_speed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_affect_speed_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     given = {"array.slicing.split-large-chunks": True, "distributed.worker.memory.spill": False}
     workers = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 0}

@@ -153,7 +153,7 @@ def test_dask_computes_again_after_a_check():
     assert int(da.ones(10, chunks=5).sum().compute(scheduler="threads")) == 10
 
 
-def test_what_has_no_collection_is_refused():
+def test_values_without_a_collection_are_refused():
     with pytest.raises(UsageError):
         scalescope.check(3)
 
@@ -173,7 +173,7 @@ def test_28_blocks_become_1120_where_two_chunkings_meet():
     assert found.place.file == Path(__file__).name
 
 
-def test_400_tiny_files_are_told_with_their_line(tmp_path):
+def test_400_tiny_files_are_reported_with_their_line(tmp_path):
     for number in range(400):
         (tmp_path / f"{number:03}.csv").write_text("a,b\n" + "1,2.5\n" * 20)
     checked = scalescope.check(lambda: dd.read_csv(str(tmp_path / "*.csv")).b.sum())
@@ -199,7 +199,7 @@ def test_more_threads_than_tasks_are_told():
     assert codes(checked) == ["too-few-partitions"]
 
 
-def test_equal_calls_are_told_and_equal_simulations_are_not():
+def test_equal_calls_are_reported_but_equal_simulations_are_not():
     def load(path):
         return path
 

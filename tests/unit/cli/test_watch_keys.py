@@ -86,7 +86,7 @@ def test_groups_are_sorted_anew_by_a_key(display: KeyedDisplay, keys: tuple[int,
         ("wsj\n", "worker tcp://a"),
     ],
 )
-def test_what_is_selected_can_be_looked_into(
+def test_enter_shows_the_details_of_the_selected_row_until_b_is_typed(
     display: KeyedDisplay, keys: tuple[int, int], keys_typed: str, found: str
 ) -> None:
     typed(display, keys, keys_typed)

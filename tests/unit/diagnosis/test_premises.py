@@ -84,7 +84,7 @@ def test_more_partitions_are_proposed_only_if_there_are_fewer_than_threads(run, 
 
 
 @pytest.mark.parametrize(("cpus", "least_s"), [(1, 6.0), (2, 3.0), (16, 0.375)])
-def test_no_remedy_promises_less_than_the_cores_need(cpus, least_s):
+def test_no_predicted_time_is_below_what_the_cores_of_the_host_need(cpus, least_s):
     """Eight tasks compute one after another on eight threads; at the same time they would share the cores."""
     one_by_one = Cluster(8).run([Task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
     load = {"ours": 0.5, "others": 0.0, "stolen": 0.0, "idle": 0.5, "cpus": cpus, "seconds": 8.0}

@@ -112,7 +112,7 @@ def test_a_workload_outside_of_the_repository_is_refused(workload: str) -> None:
         ("lambda", "/usr/lib/python3/abc.py:9 run", 8),  # else the workload
     ],
 )
-def test_the_line_of_the_cause(
+def test_the_cause_of_a_slowdown_is_placed_at_its_changed_line(
     sides: tuple[Checkout, Checkout], repository: Repository, name: str, where: str, line: int
 ) -> None:
     changed = git.changed_lines(str(repository.path), sides[0].commit, sides[1].commit)

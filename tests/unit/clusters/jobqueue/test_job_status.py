@@ -176,7 +176,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_each_state_has_one_category_and_an_unknown_one_is_shown_as_it_is(
+def test_each_state_has_one_category_and_unknown_states_are_shown_unchanged(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, states = STATES[kind]
@@ -254,7 +254,7 @@ def test_terms_of_a_job_that_pbs_changed_are_reported(
     assert ("in place of" in words) is bool(changed)
 
 
-def test_what_lsf_and_htcondor_say_that_a_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_lsf_and_htcondor_yields_the_terms_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     lsf = job_status.LSF.read(
         "7013474|PEND|guests|default|New job is waiting for scheduling: 1 host;\n7013475|RUN|-|-|-\n"
     )

@@ -31,12 +31,12 @@ def pod() -> dict[str, Any]:
     return found
 
 
-def test_what_kubernetes_adds_to_every_pod_is_no_change(pod: dict[str, Any]) -> None:
+def test_defaults_that_kubernetes_adds_to_every_pod_count_as_no_change(pod: dict[str, Any]) -> None:
     assert changes(ASKED, pod) == {}
     assert changes(ASKED, ASKED) == {}
 
 
-def test_each_field_that_differs_is_told_with_both_values(pod: dict[str, Any]) -> None:
+def test_each_field_that_differs_is_reported_with_both_values(pod: dict[str, Any]) -> None:
     (container,) = pod["spec"]["containers"]
     container["image"] = "mirror/registry/image:1"
     container["resources"] = {
@@ -61,7 +61,7 @@ def test_each_field_that_differs_is_told_with_both_values(pod: dict[str, Any]) -
     }
 
 
-def test_only_a_change_that_may_be_behind_a_failure_is_told_with_it() -> None:
+def test_a_failure_names_only_changes_that_may_have_caused_it() -> None:
     changed = {"memory": "less memory", "image": "another image"}
     assert behind("out-of-memory", changed) == ["less memory"]
     assert behind("no-image", changed) == ["another image"]

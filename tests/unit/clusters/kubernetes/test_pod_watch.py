@@ -431,7 +431,7 @@ def test_the_log_of_a_worker_that_does_not_register_gives_the_cause(kube: Kube, 
     assert told(str(caught.value))["cause"].endswith(line)
 
 
-def test_it_is_told_while_it_waits_and_by_the_container_before(kube: Kube) -> None:
+def test_a_waiting_worker_is_explained_by_its_log_or_that_of_its_previous_container(kube: Kube) -> None:
     line = "distributed/utils.py:200: RuntimeWarning: Couldn't detect: [Errno -3] Temporary failure in name resolution"
     restarted = {"containerStatuses": [{"restartCount": 1, "ready": True, "state": {"running": {}}}]}
     kube.found = [pod("arrived", podIP="10.0.0.1"), pod("late", podIP="10.0.0.2", **restarted)]
@@ -447,7 +447,7 @@ def test_it_is_told_while_it_waits_and_by_the_container_before(kube: Kube) -> No
     assert "all is well" in caught.cause
 
 
-def test_a_taint_that_says_that_the_node_is_lost_is_told_as_that(kube: Kube) -> None:
+def test_the_taint_of_a_lost_node_is_reported_as_a_lost_node(kube: Kube) -> None:
     kube.rights = {"nodes"}
     taken = pod("a", conditions=[{"type": "DisruptionTarget", "reason": "DeletionByTaintManager", "message": "taint"}])
     taken["metadata"]["deletionTimestamp"] = "now"
@@ -459,7 +459,7 @@ def test_a_taint_that_says_that_the_node_is_lost_is_told_as_that(kube: Kube) -> 
     assert watching.error(ended).category == "node-lost"
 
 
-def test_what_kubernetes_changed_of_a_pod_is_told_where_it_may_be_the_cause(kube: Kube) -> None:
+def test_an_error_names_a_change_of_the_pod_that_may_have_caused_it(kube: Kube) -> None:
     def given(memory: str) -> dict[str, Any]:
         limits = {"resources": {"limits": {"memory": memory}}}
         return {"metadata": {}, "spec": {"containers": [{"name": "worker", "image": "i", **limits}]}}

@@ -161,7 +161,7 @@ def test_threads_that_are_away_for_a_restart_are_charged_to_it(golden):
     golden(found["client-waits"])
 
 
-def test_a_client_that_waits_for_small_results_is_not_told_to_gather_less():
+def test_waiting_for_small_results_gets_no_advice_to_gather_less():
     small = Cluster(8).run([Task(2.0) for _ in range(8)], [Graph()])
     finding = only(find(watched(small, (5.0, GATHER))), "client-waits")
     assert finding.gain is None
@@ -264,7 +264,7 @@ def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(nbytes,
     assert 0.5 < sent.share_of(finding.lost_s) < 1
 
 
-def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph():
+def test_a_loop_limited_by_bandwidth_is_found_as_large_graph():
     """80 MB a second is about what Dask expects of a connection; 24 MB a second is not."""
     tasks = [Task(0.1, "func", graph=i) for i in range(20)]
     for every, said in ((0.15, "large-graph"), (0.5, "slow-submission")):

@@ -149,7 +149,7 @@ def test_the_host_of_workers_in_the_process_of_the_client_is_known_by_any_name()
     assert list(findings) == ["host-overloaded"]  # another process has the second core, so nothing proves a lock
 
 
-def test_a_worker_for_each_thread_in_one_process_is_told_to_use_processes():
+def test_workers_that_share_one_process_get_the_advice_to_use_processes():
     finding = found(on(within_one_process(full(4, 1, gap_s=KEPT_S)), load(8, ours=0.2), cpu=1.0, workers=1))[
         "gil-bound"
     ]

@@ -147,7 +147,7 @@ def chains(steps, items, goes_on):
     return find(Cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
 
 
-def test_a_window_that_begins_wide_enough_is_not_told_to_begin_wider():
+def test_a_window_that_begins_wide_enough_gets_no_advice_to_begin_wider():
     """Twenty tasks for 8 threads; each end is followed by one more, until only three of these chains go on."""
     finding = chains(20, 20, lambda step, item: step < 2 or item < 3)
     assert "begins with enough tasks" in finding.remedy
@@ -159,7 +159,7 @@ def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight
     golden(chains(40, 12, lambda step, item: step < 4 + 3 * item))
 
 
-def test_a_crawl_that_keeps_many_tasks_in_flight_is_not_told_to_send_more():
+def test_a_crawl_that_keeps_many_tasks_in_flight_gets_no_advice_to_send_more():
     """One task, each end of which sends two more: only the first few leave threads idle."""
     tasks = [Task(1.0, "visit", graph=i) for i in range(110)]
     graphs = [Graph(after=(i - 1) // 2 if i else None, at=0.001) for i in range(len(tasks))]

@@ -54,7 +54,7 @@ def test_one_very_long_task_among_unequal_ones_is_only_to_start_first(golden):
 
 
 @pytest.mark.parametrize("nbytes", [0, 100_000])
-def test_a_reader_of_text_is_told_its_block_size_or_to_repartition(nbytes):
+def test_the_advice_for_reading_text_is_a_block_size_or_to_repartition(nbytes):
     text = more(PartitionCall("dask.bag.read_text", "my_job.py:4 in run", None, 1, nbytes=nbytes), 4)
     assert ("blocksize=25_000" in text, "repartition(npartitions=4)" in text) == (nbytes > 0, nbytes == 0)
 
