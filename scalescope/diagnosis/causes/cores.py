@@ -153,7 +153,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     link=SIZES_LINK,
     changes=(Term.THREADS,),
     premise="Cores are idle, or tasks wait for something other than a core, and memory is left.",
-    told_by="the same with twice as many threads",
+    told_by="the same trial with twice as many threads",
 )
 
 

@@ -139,7 +139,7 @@ GIL_BOUND = TrialCause(
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     premise="Tasks of one process computed one at a time, on cores that were idle.",
-    told_by="the same with `threads_per_worker=1` and as many workers",
+    told_by="the same trial with `threads_per_worker=1` and as many workers",
 )
 
 

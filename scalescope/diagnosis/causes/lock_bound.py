@@ -49,7 +49,7 @@ LOCK_BOUND = TrialCause(
         *("sequential-graph", "uneven-waves"),
     ),
     premise="Samples show the lock: more threads would wait for it as well.",
-    told_by="the same with one thread in all",
+    told_by="the same trial with one thread in all",
 )
 
 

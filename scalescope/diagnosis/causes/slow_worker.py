@@ -43,7 +43,7 @@ SLOW_WORKER = TrialCause(
     changes=(Term.WORK, Term.SPAN),
     rules_out=("sequential-graph",),
     premise="The same tasks took longer on this worker than on the others.",
-    told_by="the same on that worker alone, and on another one",
+    told_by="the same trial on that worker alone, and on another one",
 )
 
 
