@@ -27,6 +27,7 @@ from scalescope.studies.prediction.series import Series, differing_values, serie
 # Sizes share a graph if their task counts differ by at most this factor, or by no more than trials of one size differ
 # (`set_index` looks at the data once in a process).
 SAME_GRAPH = 1.02
+BUILT = 1.25  # least factor between a prefix's tasks at two sizes if the workers decide how many there are
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class MeasuredSizes:
             run,
             kept,
             {workers: trials for workers, trials in sizes.items() if workers not in kept},
-            builds_by_workers=max(least for least, *_ in tasks) > SAME_GRAPH * min(each[-1] for each in tasks),
+            builds_by_workers=max(least for least, *_ in tasks) > SAME_GRAPH * min(each[-1] for each in tasks)
+            and _by_workers(sizes),
             grows=ITEMS_PER_WORKER in found[best].values,
             settings=values[best],
             other_settings=tuple(each for each in values if each != values[best]),
@@ -173,7 +175,7 @@ class MeasuredSizes:
             return 1.0
         _, (shared_s, task_s) = straight_line(tasks, seconds) or (0.0, (1.0, 0.0))
         slope, first = np.polyfit(sizes, tasks, 1)
-        at, base = (max(first + slope * n, 1.0) for n in (workers, self.largest))
+        at, base = (max(first + slope * n, min(tasks)) for n in (workers, self.largest))
         return float((shared_s / at + task_s) / (shared_s / base + task_s))
 
     def values_at(self, workers: int) -> dict[str, Any]:
@@ -230,6 +232,14 @@ def work_of(trial: Trial) -> Mapping[str, PrefixWork]:
 def _tasks(trial: Trial) -> int:
     assert trial.metrics is not None
     return trial.metrics.tasks
+
+
+def _by_workers(sizes: Mapping[int, Sequence[Trial]]) -> bool:
+    """Whether the workers decide how many tasks there are, not the order in which tasks end."""
+    few, many = (work_of(middle(sizes[workers])) for workers in (min(sizes), max(sizes)))
+    counts = [[side[name].tasks if name in side else 0 for side in (few, many)] for name in {*few, *many}]
+    by_factor = [each for each in counts if max(each) >= BUILT * min(each)]
+    return 2 * sum(abs(a - b) for a, b in by_factor) >= sum(abs(a - b) for a, b in counts)
 
 
 def _factor(growth: GrowthOfDurations | None, base: int, workers: int) -> float:

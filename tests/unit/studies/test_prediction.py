@@ -605,6 +605,30 @@ def test_a_prediction_uses_one_of_several_settings_and_names_the_others(
     assert found.grows is (name == "items_per_worker")
 
 
+@pytest.mark.parametrize(
+    ("few", "many", "by_workers"),
+    [
+        ({"load": 64, "reduce": 4}, {"load": 64, "reduce": 8}, True),
+        ({"load": 100}, {"load": 50}, True),
+        ({"load": 64}, {"load": 64, "combine": 8}, True),
+        ({"load": 100}, {"load": 101}, False),
+        ({"branch": 103}, {"branch": 110}, False),  # what a branch leads to depends on what has ended by then
+        ({"branch": 103, "polish": 2}, {"branch": 110, "polish": 3}, False),
+    ],
+)
+def test_numbers_of_tasks_that_the_order_of_their_ends_decides_are_one_graph(
+    trial: Callable[..., Trial], few: dict[str, int], many: dict[str, int], by_workers: bool
+) -> None:
+    trials = []
+    for workers, counts in ((4, few), (8, many)):
+        one = trial(workers, 64, 8)
+        assert one.metrics is not None
+        work = {name: PrefixWork(tasks, float(tasks), 1.0) for name, tasks in counts.items()}
+        metrics = replace(one.metrics, tasks=sum(counts.values()), work_by_prefix=work)
+        trials.append(replace(one, metrics=metrics))
+    assert MeasuredSizes.of(run_of(*trials)).builds_by_workers is by_workers
+
+
 def test_a_setting_that_was_not_measured_cannot_be_chosen(trial: Callable[..., Trial]) -> None:
     run = run_of(trial(2, 10, 8), trial(2, 100, 8), axes={"workers": (2,), "items": (10, 100)})
     with pytest.raises(InvalidField) as error:
