@@ -12,6 +12,7 @@ in real processes with the limits that were said, and looks for spilling, pauses
 from __future__ import annotations
 
 import argparse
+import heapq
 import math
 import os
 import statistics
@@ -56,13 +57,6 @@ def gated(seconds: float, _: int) -> None:
     time.sleep(0.4 * seconds)
 
 
-def rounds(client: Client) -> None:
-    state = client.submit(nap, 0.1, 40, pure=False)
-    for _ in range(5):
-        parts = client.map(nap, [0.4] * 24, [10] * 24, [state] * 24, pure=False)
-        wait(state := client.submit(nap, 0.3, 40, *parts, pure=False))
-
-
 def shared(client: Client) -> None:
     client.gather(client.map(gated, [0.5] * 48, range(48), pure=False))
 
@@ -99,11 +93,22 @@ def tuning(client: Client) -> None:
             running.update([client.submit(nap, 0.4 + 0.1 * (at * number % 5), 25, model, at) for at in range(8)])
 
 
-def climate(client: Client) -> None:
-    years = [[delayed(nap)(0.35, 45, year, month) for month in range(12)] for year in range(10)]
-    means = [delayed(nap)(0.2, 45, *(year[month] for year in years)) for month in range(12)]
-    rest = [[delayed(nap)(0.1, 45, *pair) for pair in zip(year, means, strict=True)] for year in years]
-    client.gather(client.compute([delayed(nap)(0.5, 3, *year) for year in rest]))
+def branching(client: Client) -> None:
+    problem = client.submit(nap, 0.4, 90, pure=False)
+    known, limits, running, best = [(0, 1, problem)], dict[str, tuple[int, int]](), as_completed(), 60
+    while known or running.count():
+        while known and running.count() < 20:
+            limit, node, parent = heapq.heappop(known)
+            if limit < best:  # what has ended by then decides which branches are tried
+                seconds = 0.14 + 0.035 * (node * 7 % 11) + (0.5 if node % 17 == 3 else 0)
+                running.add(one := client.submit(nap, seconds, 10, problem, parent, node))
+                limits[one.key] = limit, node
+        if running.count():
+            limit, node = limits[(one := next(running)).key]
+            grown = [(limit + 2 + (5 * child * child + 3 * child) % 13, child) for child in (3 * node, 3 * node + 1)]
+            best = min(best, limit) if node > 3**5 else best
+            for each in grown if node <= 3**5 else ():
+                heapq.heappush(known, (*each, one))
 
 
 def checkpoints(client: Client) -> None:
@@ -115,7 +120,7 @@ def checkpoints(client: Client) -> None:
     client.gather(client.submit(nap, 0.2, 1, *scores))
 
 
-WORKLOADS = {each.__name__: each for each in (rounds, shared, folds, tiles, join, tuning, climate, checkpoints)}
+WORKLOADS = {each.__name__: each for each in (shared, folds, tiles, join, tuning, checkpoints, branching)}
 
 
 @dataclass

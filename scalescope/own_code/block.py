@@ -67,6 +67,8 @@ class Block:
         self._security, cluster = client.security, cluster_of(client)
         self._kind = type(cluster).__name__ if cluster is not None else "running scheduler"
         self._is_here = isinstance(cluster, distributed.LocalCluster)
+        # The scheduler shares the event loop of an asynchronous client, and thus tells when that is busy.
+        self._shares_loop = self._is_here and client._asynchronous and cluster.loop is client.loop
         self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
         self._observing, self._recording = ExitStack(), ExitStack()
         self._gives_way, self._failed = gives_way, failed
@@ -158,6 +160,7 @@ class Block:
     def _facts(self) -> dict[str, Any]:
         load, found = self._load.so_far(), self._hang and self._hang.found
         cluster = {"kind": self._kind, "address": self.address, **adaptive(self._cluster())}
+        cluster |= {"shares_loop": True} if self._shares_loop else {}
         limits = worker_rows(self.recording.members)["memory_limit"]
         cluster |= {"protocol": self.address.partition("://")[0], "memory_bytes_per_worker": max(limits, default=0)}
         known, end = self._settings, settings()  # the program may have set some of them in a `with` that has ended

@@ -65,7 +65,7 @@ SCRIPTS = {
         import xarray as xr
 
         def shifted(data):
-            time.sleep(0.2)
+            time.sleep(0.8)
             return data + 1
 
         ---
@@ -152,7 +152,7 @@ SCRIPTS = {
     """,
     "left_out:scheduler": """
         ---
-        print(sum(dask.compute(*[dask.delayed(score)(part) for part in range(8)], scheduler="sync")))
+        print(sum(dask.compute(*[dask.delayed(score)(part) for part in range(24)], scheduler="sync")))
     """,
     "left_out:backend": """
         import joblib

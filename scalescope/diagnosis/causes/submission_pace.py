@@ -13,10 +13,11 @@ from scalescope.diagnosis.evidence.submission_loop import (
     hashing,
     loop,
     loop_evidence,
+    mostly_in,
     one_by_one,
     packing,
     refilled,
-    scattering,
+    rests,
     sent_first,
     tasks_per_graph,
     unwanted_s,
@@ -27,7 +28,7 @@ from scalescope.diagnosis.evidence.task_table import most_common_prefix, of_pref
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import RESULTS_FIT, room
 from scalescope.model import words
-from scalescope.model.finding import IN_FLIGHT, Evidence, Finding, Place
+from scalescope.model.finding import IN_FLIGHT, Evidence, Finding, Place, Severity
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # fewest tasks of a graph that counts as a narrow round, not as one item of a loop
@@ -182,6 +183,10 @@ SCATTER_ONCE = (
     "the client scatters data at line {line} for most of that time: scatter it once, before the loop, and pass that "
     "future to all tasks"
 )
+NOT_ASLEEP = (
+    "the client sleeps at line {line} for most of that time: wait for results with `wait` or `as_completed` instead, "
+    "unless the work comes at that pace"
+)
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
@@ -216,18 +221,21 @@ def slow_submission(observation: Observation) -> Finding | None:
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     each = tasks_per_graph(found)
     place, remedy = _faster(observation, found, prefix)
+    idle = rests(observation, found)
     return SLOW_SUBMISSION.finding(
         observation,
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
         f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
-        f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
+        f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle."
+        + (" The client's event loop was free meanwhile: it waited for its next work." if idle else ""),
         remedy,
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
         place=place,
+        severity=Severity.INFO if idle else None,
     )
 
 
@@ -242,8 +250,11 @@ def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tup
             )
         why = "so that Dask does not hash the arguments to name the task (equal calls then run again)"
         return place, Remedy(f"{named_at_random(call)}, {why}", saved_s=hashed_s)
-    if (place := scattering(observation, found)) is not None:
-        return place, Remedy(SCATTER_ONCE.format(line=place.line), saved_s=sent_at_once_saves_s(observation))
+    for call, remedy in (("scatter", SCATTER_ONCE), ("sleep", NOT_ASLEEP)):
+        if (place := mostly_in(observation, found, call)) is not None:
+            return place, Remedy(remedy.format(line=place.line), saved_s=sent_at_once_saves_s(observation))
+    if rests(observation, found):
+        return None, Remedy("send work earlier, if it is there earlier; else nothing is lost", saved_s=0.0)
     return asked_at(observation), Remedy(
         f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
         f"computes between two calls ({words.duration(found.round_s)}) into the tasks",

@@ -11,7 +11,7 @@ from scalescope.analysis.graph_from_records import PROMPT, sent_after_waiting
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import BANDWIDTH, HEAVY_GRAPH, Submissions, submissions
-from scalescope.diagnosis.evidence.task_table import task_column
+from scalescope.diagnosis.evidence.task_table import task_column, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.finding import SENT, Evidence, Place
@@ -221,11 +221,19 @@ def _hashes(observation: Observation) -> Bools:
     return np.array([str(what).startswith(HASHED) for what in observation.column("client", "what")], dtype=bool)
 
 
-def scattering(observation: Observation, found: SubmissionLoop) -> Place | None:
-    """The line of a loop at which the client scatters data for most of the time between graphs; None if it does not."""
-    scatters = np.array([call == "scatter" for call in observation.client_calls], dtype=bool)
-    row, _ = _mostly(observation, found, scatters)
+def mostly_in(observation: Observation, found: SubmissionLoop, call: str) -> Place | None:
+    """The line of a loop at which the client is in such a call for most of the time; None if it is not."""
+    row, _ = _mostly(observation, found, np.array([each == call for each in observation.client_calls], dtype=bool))
     return None if row is None else Place.of(str(observation.column("client", "where")[row]))
+
+
+def rests(observation: Observation, found: SubmissionLoop) -> bool:
+    """Whether a client in the scheduler's event loop leaves that loop free for most of the time."""
+    if not (observation.trial.facts.get("cluster") or {}).get("shares_loop"):
+        return False
+    time = observation.numbers("lag", "time") - observation.measured.epoch
+    inside = (time >= found.begin) & (time <= found.end) & (worker_of_rows(observation, "lag", "process") < 0)
+    return float(observation.numbers("lag", "seconds")[inside].sum()) < found.seconds / 2
 
 
 def hashing(observation: Observation, found: SubmissionLoop) -> tuple[Place | None, str, float] | None:

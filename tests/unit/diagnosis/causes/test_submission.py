@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from itertools import accumulate
 
+import numpy as np
 import pytest
 from support.findings import observed, only, watched
 from support.small_cluster import Cluster, Graph, Task, find, in_turn, standing
@@ -195,6 +196,23 @@ def test_data_that_is_scattered_in_each_round_of_a_loop_is_scattered_once(golden
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
     rows = [(0.15, ("my_job.py:38 run", "client.scatter", 1)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
     golden(find(watched(run, *rows))["slow-submission"])
+
+
+def test_a_client_that_sleeps_in_each_round_of_a_loop_is_told_so(golden):
+    run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
+    rows = [(0.15, ("my_job.py:38 run", "time.sleep", 0)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
+    assert golden(find(watched(run, *rows))["slow-submission"]).place == Place("my_job.py", 38, "run")
+
+
+@pytest.mark.parametrize(("blocked_s", "severity"), [(0.001, Severity.INFO), (0.15, Severity.HIGH)])
+def test_a_client_that_leaves_the_event_loop_free_waits_for_its_work(blocked_s, severity, golden):
+    """It reads from a source with a pace of its own; another one computes between two calls."""
+    run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
+    time = run.measured.epoch + 0.2 * np.arange(40)
+    lag = {"time": time, "process": ["scheduler"] * 40, "seconds": np.full(40, blocked_s)}
+    facts = {**run.trial.facts, "cluster": {"shares_loop": True}}
+    found = find(observed(replace(run.trial, facts=facts), {**run.tables, "lag": lag}))
+    assert golden(found["slow-submission"]).severity is severity
 
 
 @pytest.mark.parametrize(("nbytes", "again"), [(1000, False), (400_000, False), (400_000, True)])
