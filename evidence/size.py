@@ -94,21 +94,19 @@ def tuning(client: Client) -> None:
 
 
 def branching(client: Client) -> None:
-    problem = client.submit(nap, 0.4, 90, pure=False)
-    known, limits, running, best = [(0, 1, problem)], dict[str, tuple[int, int]](), as_completed(), 60
-    while known or running.count():
+    running = as_completed([problem := client.submit(nap, 0.4, 90, pure=False)])
+    known, limits, best = list[Any](), {problem.key: (0, 1)}, 60
+    for one in running:
+        limit, node = limits[one.key]
+        best = min(best, limit) if node > 3**5 else best
+        for child in (3 * node, 3 * node + 1) if node <= 3**5 else ():
+            heapq.heappush(known, (limit + 2 + (5 * child * child + 3 * child) % 13, child, one))
         while known and running.count() < 20:
             limit, node, parent = heapq.heappop(known)
             if limit < best:  # what has ended by then decides which branches are tried
                 seconds = 0.14 + 0.035 * (node * 7 % 11) + (0.5 if node % 17 == 3 else 0)
-                running.add(one := client.submit(nap, seconds, 10, problem, parent, node))
-                limits[one.key] = limit, node
-        if running.count():
-            limit, node = limits[(one := next(running)).key]
-            grown = [(limit + 2 + (5 * child * child + 3 * child) % 13, child) for child in (3 * node, 3 * node + 1)]
-            best = min(best, limit) if node > 3**5 else best
-            for each in grown if node <= 3**5 else ():
-                heapq.heappush(known, (*each, one))
+                running.add(branch := client.submit(nap, seconds, 10, problem, parent, node))
+                limits[branch.key] = limit, node
 
 
 def checkpoints(client: Client) -> None:

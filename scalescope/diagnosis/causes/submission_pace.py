@@ -202,6 +202,7 @@ SLOW_SUBMISSION = TrialCause(
     changes=(Term.CLIENT,),
     in_a_flow="give each task more to do (`{task}.map(batches)`, a list of items for each), pass it little (a path "
     "rather than the data), and move what the flow computes between two submissions into the tasks",
+    excusable=True,
     premise=RESULTS_FIT,
 )
 
