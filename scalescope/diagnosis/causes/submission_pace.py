@@ -184,8 +184,8 @@ SCATTER_ONCE = (
     "future to all tasks"
 )
 NOT_ASLEEP = (
-    "the client sleeps at line {line} for most of that time: wait for results with `wait` or `as_completed` instead, "
-    "unless the work comes at that pace"
+    "send all at once, and wait for results with `wait` or `as_completed`: the client sleeps at line {line} for most "
+    "of that time; if the work comes at that pace, nothing is lost"
 )
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
