@@ -9,6 +9,7 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    OF_TASKS,
     Answer,
     Edits,
     NotHere,
@@ -25,8 +26,6 @@ from scalescope.remedies.source import (
     used,
 )
 
-# Arguments of `submit` and `map` that are not passed on to the task
-OF_TASKS = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
 Sends = cst.Call | cst.ListComp  # `client.map(f, items)`, or `[client.submit(f, item) for item in items]`
 
 

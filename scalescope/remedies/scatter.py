@@ -6,6 +6,7 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    OF_TASKS,
     Answer,
     Loop,
     Patched,
@@ -25,6 +26,8 @@ from scalescope.remedies.source import (
 )
 
 ONCE = ("scatter", "delayed")
+CONSTANTS = {"None", "True", "False"}
+OPTIONS = OF_TASKS | {"key", "actor", "batch_size"}
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -70,7 +73,8 @@ def large_argument(
     for each in loops(source, call):
         inside |= bound(*([each] if isinstance(each, cst.For) else [each.for_in]))
     args = [each for each in given if isinstance(each, cst.Arg) and not each.star]  # type: ignore[attr-defined]
-    fixed = [each for each in args if isinstance(each.value, cst.Name) and each.value.value not in inside]
+    passed = [each for each in args if each.keyword is None or each.keyword.value not in OPTIONS]
+    fixed = [each for each in passed if isinstance(each.value, cst.Name) and each.value.value not in inside | CONSTANTS]
     fixed = [each for each in fixed if not (called(call) == "map" and each.keyword is None)]
     fixed = [each for each in fixed if not any(f.name.value == each.value.value for f in source.all(cst.FunctionDef))]  # type: ignore[attr-defined]
     there = _there_already(source)

@@ -28,6 +28,8 @@ PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
 SENDS = {"map", "submit", "delayed"}  # calls that make tasks
+# Arguments of `submit` and `map` that are not passed on to the task
+OF_TASKS = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
 ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
 
 

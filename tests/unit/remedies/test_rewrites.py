@@ -944,6 +944,8 @@ REFUSED = {
         {},
     ),
     "scatter: two arguments": ("large-graph", "scatter", CLIENT + "client.submit(predict, model, other)", {}),
+    "scatter: an option of the client": ("large-graph", "scatter", CLIENT + "client.submit(f, 3, pure=fresh)", {}),
+    "scatter: a constant": ("large-graph", "scatter", CLIENT + "client.submit(f, 3, copy=True)", {}),
     "scatter: no client": ("large-graph", "scatter", "pool.submit(predict, model)", {}),
     "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
     "partitions: enough": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=99)", {}),
