@@ -14,6 +14,7 @@ from distributed import Client, Event, LocalCluster
 import scalescope
 from scalescope.cli import main as cli
 from scalescope.errors import InvalidField, UsageError
+from scalescope.model.finding import Severity
 from scalescope.model.trial import TrialState
 from scalescope.own_code import cluster_watch, hang_watch
 
@@ -204,6 +205,24 @@ def test_a_block_of_an_asynchronous_client_is_recorded_by_async_with(
     assert found.verdict in capsys.readouterr().out
     if not fails:
         assert found.findings[0].code == "results-awaited-in-loop"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_asynchronous_client_is_only_accused_of_work_between_its_calls(waits: bool) -> None:
+    async def main() -> Any:
+        options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 2, "processes": False}
+        async with Client(**options, dashboard_address=None, asynchronous=True, set_as_default=False) as client:
+            async with scalescope.diagnose(client) as found:
+                sent = []
+                for number in range(12):
+                    await asyncio.sleep(0.25 if waits else 0.0)  # a source with a pace of its own
+                    time.sleep(0.0 if waits else 0.25)  # stands for work that holds up the event loop
+                    sent.append(client.submit(nap, number, 0.05, pure=False))
+                await client.gather(sent)
+            return found
+
+    found = asyncio.run(main())
+    assert all(each.severity is Severity.INFO for each in found.findings) is waits
 
 
 def test_an_adaptive_cluster_without_workers_can_be_diagnosed() -> None:
