@@ -103,7 +103,7 @@ def branching(client: Client) -> None:
             heapq.heappush(known, (limit + 2 + (5 * child * child + 3 * child) % 13, child, one))
         while known and running.count() < 20:
             limit, node, parent = heapq.heappop(known)
-            if limit < best:  # what has ended by then decides which branches are tried
+            if limit < best:  # The order in which tasks end decides which are tried.
                 seconds = 0.14 + 0.035 * (node * 7 % 11) + (0.5 if node % 17 == 3 else 0)
                 running.add(branch := client.submit(nap, seconds, 10, problem, parent, node))
                 limits[branch.key] = limit, node

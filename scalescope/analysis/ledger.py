@@ -41,7 +41,7 @@ class Idle:
     time: Floats  # seconds since the epoch
     cell: Ints  # index of the first element of each worker and bin
     level: Levels  # threads that are idle from this time on; 0 for a paused worker
-    tail: Levels  # those of the idle threads that were in use when the last task of the trial started
+    tail: Levels  # idle threads that were in use when the last task of the trial started
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Cluster(ABC, Generic[S]):
 
     shows: ClassVar[str]  # properties of real clusters that a trial on this one shows, as a noun phrase
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of the driver; a point's settings override these
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings of the driver; points override them
     nannies: ClassVar[bool] = False  # True if every worker has a nanny, which keeps the log of a dead worker
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:

@@ -193,9 +193,8 @@ def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, 
 
     with Store.open(str(store)) as opened:
         trials = opened.run("latest").trials
-    # on a slow host, experiments on the simulated cluster follow
-    assert {trial.state for trial in trials} == {TrialState.VALID}, [trial.reason for trial in trials]
-    assert [trial.point.workers for trial in trials[:2]] == [1, 4]
+    trials = [trial for trial in trials if not trial.virtual]  # On a slow host, simulated experiments follow.
+    assert [trial.state for trial in trials] == [TrialState.VALID] * 2, [trial.reason for trial in trials]
     facts = next(trial.facts["cluster"] for trial in trials if trial.point.workers == 4)
     assert [job["workers"] for job in facts["jobs"]] == [2, 2]
     jobs = facts["slurm"]["jobs"]

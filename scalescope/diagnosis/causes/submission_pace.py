@@ -187,6 +187,7 @@ NOT_ASLEEP = (
     "send all at once, and wait for results with `wait` or `as_completed`: the client sleeps at line {line} for most "
     "of that time; if the work comes at that pace, nothing is lost"
 )
+ITS_OWN_PACE = Remedy("send work earlier, if it is there earlier; else nothing is lost", saved_s=0.0)
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
@@ -194,7 +195,8 @@ SLOW_SUBMISSION = TrialCause(
     "are threads, and threads were idle with no task waiting.",
     ruled_out_by="The client sent faster than the threads could work (tasks waited). It waited for each result "
     "(results-awaited-in-loop), or sent one task when one ended (few-tasks-in-flight). It packed data with each "
-    "graph (large-graph, serialisation-bound). Threads were idle only after the last graph.",
+    "graph (large-graph, serialisation-bound). Threads were idle only after the last graph. It waited for its next "
+    "work in a free event loop (information).",
     remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
@@ -221,8 +223,8 @@ def slow_submission(observation: Observation) -> Finding | None:
     mean_s = float((attempts.stop - attempts.start).mean())
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     each = tasks_per_graph(found)
-    place, remedy = _faster(observation, found, prefix)
     idle = rests(observation, found)
+    place, remedy = (None, ITS_OWN_PACE) if idle else _faster(observation, found, prefix)
     return SLOW_SUBMISSION.finding(
         observation,
         lost_s,
@@ -254,8 +256,6 @@ def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tup
     for call, remedy in (("scatter", SCATTER_ONCE), ("sleep", NOT_ASLEEP)):
         if (place := mostly_in(observation, found, call)) is not None:
             return place, Remedy(remedy.format(line=place.line), saved_s=sent_at_once_saves_s(observation))
-    if rests(observation, found):
-        return None, Remedy("send work earlier, if it is there earlier; else nothing is lost", saved_s=0.0)
     return asked_at(observation), Remedy(
         f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
         f"computes between two calls ({words.duration(found.round_s)}) into the tasks",

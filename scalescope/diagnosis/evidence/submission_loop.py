@@ -232,7 +232,7 @@ def rests(observation: Observation, found: SubmissionLoop) -> bool:
     if not (observation.trial.facts.get("cluster") or {}).get("shares_loop"):
         return False
     time = observation.numbers("lag", "time") - observation.measured.epoch
-    inside = (time >= found.begin) & (time <= found.end) & (worker_of_rows(observation, "lag", "process") < 0)
+    inside = (time >= found.begin) & (time <= found.end) & (worker_of_rows(observation, "lag", "process") == -1)
     return float(observation.numbers("lag", "seconds")[inside].sum()) < found.seconds / 2
 
 

@@ -14,7 +14,7 @@ from scalescope.diagnosis.observation import Observation
 
 ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples
 SMALL = 2.0**16  # bytes of small results, which would not fit where the large ones fill a limit
-MARGIN = 1.1  # of memory besides results: it is sampled, so that short peaks are missed
+MARGIN = 1.1  # factor on memory besides results, which is sampled, so that short peaks are missed
 ROOM = 1.25  # limit over what is needed, unless there is less: a limit that is too small costs more than room
 
 
@@ -37,9 +37,9 @@ class MeasuredMemory:
         limit has room up to these. 0 if nothing is known.
         """
         results, besides = self.held * results, MARGIN * (self.process + threads * self.per_thread)
-        needed = max(results / TARGET, (results + besides) / SPILL) + SMALL
-        if needed == SMALL:
+        if not results + besides:
             return 0.0
+        needed = max(results / TARGET, (results + besides) / SPILL) + SMALL
         return max(math.ceil(needed / ROUND_TO), min(ROOM * needed, there) // ROUND_TO) * ROUND_TO
 
     @classmethod

@@ -612,7 +612,7 @@ def test_a_prediction_uses_one_of_several_settings_and_names_the_others(
         ({"load": 100}, {"load": 50}, True),
         ({"load": 64}, {"load": 64, "combine": 8}, True),
         ({"load": 100}, {"load": 101}, False),
-        ({"branch": 103}, {"branch": 110}, False),  # what a branch leads to depends on what has ended by then
+        ({"branch": 103}, {"branch": 110}, False),  # The order in which tasks end decides which follow.
         ({"branch": 103, "polish": 2}, {"branch": 110, "polish": 3}, False),
     ],
 )
