@@ -1,4 +1,4 @@
-"""The store: runs of sweeps and their trials, each trial durable as soon as it is saved."""
+"""The store of runs and their trials; each trial is durable as soon as it is saved."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,15 +55,15 @@ class SweepRun:
     id: str  # sortable by time: `20261121-143005-ab12cd`, in UTC
     sweep: Sweep
     workload_version: int
-    state: RunState  # `stopped` also if the process that ran it is dead
+    state: RunState  # also `stopped` if the process that ran the sweep is dead
     planned: int  # number of planned trials
-    trials: tuple[Trial, ...] = ()  # saved ones in their order, interrupted ones too; `Store.runs` can omit them
-    verdict: Verdict | None = None  # None until the run has finished with one
-    created_at: str = ""  # time at which it first began
-    started_at: str = ""  # time at which it last began or resumed
+    trials: tuple[Trial, ...] = ()  # saved trials in order, also interrupted ones; `Store.runs` may omit them
+    verdict: Verdict | None = None  # None if the run has not finished, or has no verdict
+    created_at: str = ""  # start of the run
+    started_at: str = ""  # latest start or resumption of the run
     finished_at: str = ""  # empty until it has finished
     facts: Mapping[str, Any] = field(default_factory=dict)  # facts known when the run began, such as its packages
-    study: str = ""  # id of the study that it was made for
+    study: str = ""  # id of the study that made the run
     where: str = ""  # address of the store, without password
     saved: int = 0  # number of saved trials
 
@@ -85,7 +86,7 @@ class Store:
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
         self.is_here = location.path is not None and "://" not in record_root  # True if no server has to answer
-        self.patience_s = 0.0  # longest wait for a server that is away; above 0 while a run is under way
+        self.patience_s = 0.0  # seconds to wait for a server that is away; above 0 only during a run
         self.says: Callable[[str], object] = logger.warning  # takes a sentence every few seconds of waiting
         self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
@@ -176,7 +177,7 @@ class Store:
         return self.run(run_id)
 
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
-        """Heartbeat of the newest resumable run if it runs on another host and stays silent.
+        """Watch the newest resumable run if it is on another host; return its last heartbeat if no new one comes.
 
         Needed for SQLite on a network file system, where the times come from the clocks of several hosts.
         """
@@ -213,7 +214,7 @@ class Store:
         changed = [getattr(RunRow, name) for name in (*ownership, "finished_at", "verdict")]
         before = session.execute(select(*changed).where(RunRow.id == run.id)).mappings().one()
         taken = session.execute(
-            # if two processes saw the same owner, the second changes no row
+            # if two processes take over from the same owner, the second changes no row
             update(RunRow)
             .where(RunRow.id == run.id, RunRow.owner == run.owner, RunRow.state == run.state)
             .values(**ownership, finished_at=None, verdict=None)
@@ -229,7 +230,7 @@ class Store:
 
     @outlasting
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
-        """Trials that a resumed run need not repeat, by key, except those in `besides`."""
+        """Trials that a resumed run need not repeat, by key; without the keys in `besides`."""
         statement = (
             select(TrialRow)
             .where(TrialRow.run_id == run_id, TrialRow.interrupted.is_(False))
@@ -263,7 +264,7 @@ class Store:
 
     @outlasting
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
-        """Record how a run ended. A resumed run that failed before its first trial gets its earlier end back."""
+        """Record how a run ended. If it failed after a resume before saving a trial, its earlier end is restored."""
         state = fields.choice("state", str(state), [item.value for item in RunState if item is not RunState.RUNNING])
         with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
@@ -341,7 +342,7 @@ class Store:
     def tables(self, trial: Trial, *names: str, if_present: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
         """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column.
 
-        `if_present`: tables that old records lack.
+        `if_present`: further tables, which are left out if old records lack them.
         """
         if not trial.records:
             raise StoreError(f"Trial {trial.key} has no raw records", where=self.where, cause=trial.reason)
@@ -355,7 +356,7 @@ class Store:
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
         stored = address.removeprefix(self._default_root + "/")  # so that database and records can move together
         with self.writing("save a trial") as session:
-            self._owned_run(session, run_id, renew=True)  # its lock keeps out other processes that save this run
+            self._owned_run(session, run_id, renew=True)  # locks the run's row against other processes
             row = session.get(TrialRow, (run_id, trial.key))
             if saved := self._saved(row):
                 return saved
@@ -440,8 +441,9 @@ class Store:
 
 _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
 _CODE = RunRow.facts[run_facts.CODE].as_string()
-_Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by the owner's clock
-# state of a run before it was resumed: columns that resuming changes, and its findings
+_CREATING = threading.Lock()  # no thread connects to a file that another one has created and not yet closed
+_Heartbeat = tuple[str, datetime]  # owner of a run, and the time of its last heartbeat by the owner's clock
+# a run before it was resumed: the columns that resuming changes, and its findings
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 
@@ -478,7 +480,7 @@ def is_silent(heard_at: datetime, now: datetime) -> bool:
 
 
 def is_abandoned(owner: Owner, *, silent: bool) -> bool:
-    """Whether the process that ran a run is dead. On another host, only silence tells."""
+    """Whether the process that owns a run is dead; on another host, only missing heartbeats tell."""
     return not owner.is_alive() if owner.is_here else silent
 
 
@@ -500,7 +502,7 @@ def _engine(location: Location) -> Engine:
     if location.path:
         make_folder(location.path.parent, may_share=True)
         engine = create_engine(location.url, connect_args={"timeout": LOCK_TIMEOUT_S}, **as_json)
-        event.listen(engine, "do_connect", lambda *_: os.close(opener(str(location.path), os.O_RDWR | os.O_CREAT)))
+        event.listen(engine, "do_connect", lambda *_: _create_file(location.path))
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -516,8 +518,19 @@ def _engine(location: Location) -> Engine:
         ) from error
 
 
+def _create_file(path: Path) -> None:
+    """Create the file of a store, if necessary, with our permissions instead of SQLite's.
+
+    A file that is there is not opened: its closing would cancel SQLite's POSIX locks of this whole process, and another
+    process would then remove the write-ahead log under us (sqlite.org/howtocorrupt.html, 2.2).
+    """
+    with _CREATING:
+        if not path.exists():
+            os.close(opener(str(path), os.O_RDWR | os.O_CREAT))
+
+
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # _begin_sqlite begins transactions, not the sqlite3 module
+    connection.isolation_level = None  # transactions are begun by `_begin_sqlite`, not by the sqlite3 module
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.execute("PRAGMA synchronous=FULL")  # NORMAL would lose the newest trials in a power cut

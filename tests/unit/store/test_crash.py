@@ -118,3 +118,20 @@ def test_two_processes_can_save_trials_at_the_same_time(url: str, spawn: Callabl
             assert run.state is RunState.COMPLETE
             assert len(run.trials) == count
             assert len({trial.facts["name"] for trial in run.trials}) == 1
+
+
+@BOTH
+def test_no_study_is_lost_if_another_process_looks_while_a_process_has_the_store_open_twice(
+    url: str, child_environment: dict[str, str]
+) -> None:
+    counts = "import sys; from scalescope.store import Store; print(len(Store.open(sys.argv[1]).studies.newest()))"
+
+    def seen_by_another() -> int:
+        return int(subprocess.check_output([sys.executable, "-c", counts, url], env=child_environment))
+
+    with Store.open(url) as store:
+        with Store.open(url):
+            assert seen_by_another() == 0
+        assert seen_by_another() == 0
+        store.studies.begin("predict", {})
+        assert seen_by_another() == 1
