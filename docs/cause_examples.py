@@ -1,7 +1,7 @@
-"""Examples for the page of causes: code that has a cause, and the same code mended.
+"""Examples for the pages of causes: for each cause, code that has it, and the same code with the fix.
 
-tests/causes/test_examples.py runs both: only the first has the cause of its name. Examples run on 16 simulated workers,
-or on the number given by `on`. Examples marked by `real` run in processes of this machine.
+tests/causes/test_examples.py runs both, and checks that only the first has the cause. Examples run on 16 simulated
+workers, or on the numbers given by `on`. Examples marked by `real` run in processes of this machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distributed import Lock, as_completed, get_client, get_worker, wait
 
 
 def on(*workers):
-    """Numbers of workers that an example runs on, if 16 workers do not show its cause."""
+    """Decorator: run an example on these numbers of workers, if 16 workers do not show its cause."""
 
     def marked(function):
         function.workers = workers
@@ -27,7 +27,7 @@ def on(*workers):
 
 
 def real(workers, threads=1, **cluster):
-    """Run an example on a local cluster of worker processes; `cluster` has fields of the cluster."""
+    """Decorator: run an example on a local cluster of worker processes; `cluster`: further fields of the cluster."""
 
     def marked(function):
         function.workers, function.threads, function.cluster = (workers,), threads, {"kind": "local", **cluster}

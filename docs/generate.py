@@ -45,7 +45,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 # ------------------------------------------------------------------ causes
 
 
-# Pages with the examples of causes that have none here, by the start of the cause's code
+# For causes without an example here: the page with an example, by the start of the cause's code
 ELSEWHERE = {
     "gpu-": "[GPUs](../../gpu.md)",
     "prefect-": "[a Prefect flow on Dask](../../prefect-on-dask.md)",
@@ -91,7 +91,7 @@ def cause_page(cause: Cause[Any]) -> str:
 
 
 def _code(heading: str, name: str) -> str:
-    """A section with an example of cause_examples.py; empty if there is none."""
+    """A section with the example of this name from cause_examples.py; empty if there is none."""
     if not (body := _body(name)):
         return ""
     function = _examples()[name]
@@ -115,7 +115,7 @@ def _body(name: str) -> str:
 
 @cache
 def _cases() -> Sequence[tuple[Sequence[str], float, str, str]]:
-    """Labels, speed-up, case and remedy of each workload in evidence/outside.md."""
+    """Labels, speed-up, case and remedy for each workload in the table of evidence/outside.md."""
     rows = (
         line.strip("| ").split(" | ") for line in OUTSIDE.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
     )
@@ -247,7 +247,7 @@ def _type(parameter: WorkloadParameter) -> str:
 def commands() -> str:
     group = typer.main.get_command(app())
     for command in group.commands.values():  # type: ignore[attr-defined]
-        command.short_help = (command.help or "").partition("\n\n")[0]  # otherwise it is cut after 45 letters
+        command.short_help = (command.help or "").partition("\n\n")[0]  # otherwise click cuts it after 45 letters
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
     statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
     text = text.replace("# `scalescope`\n", "# Commands\n\nFor those who look up an option of `scalescope`.\n", 1)

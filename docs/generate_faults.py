@@ -13,7 +13,7 @@ BEGIN, END = "<!-- matrix: begin, written by docs/generate_faults.py -->", "<!--
 HEAD = "| hit | fault | stages | the trial | what you see | left after one reap | finished trials lost | finished by |"
 RULE = "| --- " * 8 + "|"
 
-# Order of the rows, by the process that is hit
+# Processes that faults hit, in the order of the rows
 HIT = (
     *("flow", "driver", "scheduler", "host of workers", "worker", "nanny", "worker of a Prefect pool"),
     *("Prefect server", "PostgreSQL of Prefect", "TMPDIR", "records", "store", "database"),
@@ -26,7 +26,7 @@ STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushin
 
 
 def page(text: str, cells: list[dict[str, Any]]) -> str:
-    """The page with these cells; rows of faults that were not tested this time stay."""
+    """The page with these cells in its matrix; rows of faults that were not tested this time stay unchanged."""
     before, _, rest = text.partition(BEGIN)
     old, _, after = rest.partition(END)
     hit = {(cell["process"], cell["fault"]) for cell in cells}

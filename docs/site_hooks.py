@@ -20,7 +20,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 SAMPLES = re.compile(r"`site/(sample/[^`]+)`")  # samples exist only on the site, so only the site links to them
-# Weights in the site's search: pages to begin with come first, tables of cases and reasons last
+# Weights in the site's search: pages for beginners come first, tables of cases and decisions last
 BOOST = {
     "index.md": 30,
     "prefect-on-dask.md": 3,
@@ -33,7 +33,7 @@ BOOST = {
     "repository": 0.2,
 }
 SAMPLE = {"workload": "bag-map", "params": {"items": 250}, "axes": {"workers": [50, 100, 150, 200, 250]}}
-COPIES = "repository/"  # folder of the site for files outside docs/
+COPIES = "repository/"  # folder of the site for linked files that are not in docs/
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -97,7 +97,7 @@ def outside(page: Path) -> Iterator[Path]:
 
 
 def place(target: Path) -> str:
-    """Path of a file among the sources of the site; text files get the suffix .txt, so that browsers show them."""
+    """Path of a file in the sources of the site; copied text files get the suffix .txt, so that browsers show them."""
     if target.is_relative_to(DOCS):
         return target.relative_to(DOCS).as_posix()
     return COPIES + target.relative_to(ROOT).as_posix() + ("" if target.suffix == ".md" else ".txt")

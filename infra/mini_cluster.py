@@ -1,4 +1,4 @@
-"""Parts that the small clusters share, above all a keeper process: it starts their parts, and ends them with its owner.
+"""What small clusters share, above all a keeper process, which starts their programs and ends them with its owner.
 
 The owner's side is `MiniCluster` with its `Keeper`; the keeper's own process calls `obey`.
 """
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
-# Shares for versions 1 and 2 of control groups; by default, all parts together get the share of one process.
+# CPU shares for cgroup versions 1 and 2; by default, all programs of a cluster together get one process's share.
 SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
 
 
@@ -63,7 +63,7 @@ def alive(pid: int) -> bool:
 
 
 def poll(done: Callable[[], bool], limit_s: float) -> bool:
-    """Wait until `done()`, at most `limit_s` seconds; return whether it is."""
+    """Wait until `done()` is true, at most `limit_s` seconds; return whether it is."""
     deadline = time.monotonic() + limit_s
     while not (found := done()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -80,7 +80,7 @@ def spawn(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen
 def obey(act: Callable[[str], object], deaf: Sequence[int] = (signal.SIGTERM, signal.SIGHUP)) -> None:
     """In a keeper: answer each line of standard input with the result of `act`, until the owner closes it or dies."""
     for number in deaf:
-        signal.signal(number, signal.SIG_IGN)  # only the pipe says when to end
+        signal.signal(number, signal.SIG_IGN)  # only the closing of the pipe ends the keeper
     with contextlib.suppress(BrokenPipeError):
         for line in sys.stdin:
             print(act(line.strip()), flush=True)
@@ -124,7 +124,7 @@ class Keeper:
 class MiniCluster(ABC):
     """A cluster that belongs to this process, and a context manager: it ends with the block, or with this process."""
 
-    folder: Path  # folder of its logs, and of its data until it ends
+    folder: Path  # folder of logs and, while the cluster runs, of its data
     environment: dict[str, str]  # variables by which commands find the cluster
     search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin"])
     keeper: Keeper | None = None  # None unless the cluster runs

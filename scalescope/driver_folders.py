@@ -1,8 +1,8 @@
-"""Temporary folders of drivers on this machine, and what a dead run left in them.
+"""Temporary folders of drivers on this machine, and the removal of those that dead runs left behind.
 
-A driver ends when its parent does, unless it is stopped, stuck in C code or killed at the same time. The parent holds a
-lock on a file in the folder, which the kernel releases however the parent ends. Processes of the driver carry the
-folder's path in their environment.
+A driver ends when its parent does, unless the driver is stopped, stuck in C code or killed at the same time. The parent
+holds a lock on a file in the folder; the kernel releases the lock however the parent ends. Processes of the driver have
+the folder's path in their environment.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import psutil
 from scalescope.errors import ClusterError
 from scalescope.leases import PREFIX
 
-FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # variable of a driver's processes on this machine: path of its folder
+FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # environment variable of a driver's processes with the path of its folder
 LOCK = "parent.lock"
 TERM_S, KILL_S = 25.0, 3.0  # seconds for a driver to close its cluster after SIGTERM; seconds to end after SIGKILL
 
 
 def claim(folder: Path, holder: object) -> None:
     """Hold the lock on a driver's folder as long as this process and `holder` live."""
-    beside = folder / f".{LOCK}"  # locked before another process can find it
+    beside = folder / f".{LOCK}"  # locked under this name first, so that no other process can lock it
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
     weakref.finalize(holder, os.close, descriptor)
-    with suppress(OSError):  # on a file system without locks, `abandoned` finds nothing
+    with suppress(OSError):  # on a file system without locks, `abandoned` never finds this folder
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     beside.replace(folder / LOCK)
 
 
 def abandoned() -> Iterator[Path]:
-    """Folders of this user's drivers whose parent is dead; each stays locked until the iterator moves on."""
+    """Folders of this user's drivers whose parent is dead; each is locked until the next one is requested."""
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
         try:
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
@@ -47,19 +47,19 @@ def abandoned() -> Iterator[Path]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
                 yield folder
-        except OSError:  # the parent lives, or the file system has no locks
+        except OSError:  # the parent still lives, or the file system has no locks
             continue
         finally:
             os.close(descriptor)
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    """The driver of this folder and the processes that it started, except this one."""
+    """The driver of this folder and all processes that it started, except the present process."""
     return [process for process, path in _with_folders() if path == str(folder)]
 
 
 def _with_folders() -> Iterator[tuple[psutil.Process, str]]:
-    """All processes of this user's drivers here, except this one, with the paths of their folders."""
+    """All processes of this user's drivers on this machine, except the present one, with the paths of their folders."""
     for process in psutil.process_iter():
         try:
             ours = process.uids().real == os.getuid() and process.pid != os.getpid()
@@ -71,7 +71,7 @@ def _with_folders() -> Iterator[tuple[psutil.Process, str]]:
 
 def remove(folder: Path) -> None:
     """End the processes of an abandoned folder and remove it, or raise `ClusterError`."""
-    left = processes(folder)  # psutil does not signal a later process that reuses a process id
+    left = processes(folder)  # psutil never signals another process that reuses an id
     for act, patience_s in ((psutil.Process.terminate, TERM_S), (psutil.Process.kill, KILL_S)):
         for process in left:
             with suppress(psutil.NoSuchProcess):

@@ -19,10 +19,10 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from scalescope.errors import InfrastructureError
 from scalescope.redaction import GITHUB_TOKEN, GITLAB_TOKEN, know
 
-TIMEOUT_S = 20.0  # longest wait for each part of an answer; a slower API counts as away
-LONGEST_ANSWER = 10_000_000  # bytes of an answer that are read
+TIMEOUT_S = 20.0  # seconds to wait for each part of an answer; a slower API counts as unreachable
+LONGEST_ANSWER = 10_000_000  # bytes: longest answer that is read
 LONGEST_TEXT = 65_000  # most characters of a text, below the limits of both forges
-ALL_FAIL = ("token", "unreachable", "limit")  # categories of errors that would meet every further request, too
+ALL_FAIL = ("token", "unreachable", "limit")  # error categories in which all further requests would fail, too
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -38,8 +38,8 @@ class Forge:
     """A site with repositories and its API."""
 
     name: str
-    address: str  # address of its API, unless the environment has `variable`
-    variable: str  # environment variable with the address of its API
+    address: str  # address of the API, unless the environment variable `variable` is set
+    variable: str  # environment variable with another address of the API
     token: str  # environment variable with the token
     token_header: tuple[str, str]  # name of the header, and the text before the token
     headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class Forge:
         """Send a request, and return `field` of its answer, or the whole answer if `field` is empty.
 
         Raises:
-            InfrastructureError: It was refused or not answered; its category says whether others would fail, too.
+            InfrastructureError: The request was refused or not answered; see `ALL_FAIL` for categories.
         """
         where = f"{self.name}, {method} {path.partition('?')[0]}"
         name, before = self.token_header

@@ -18,7 +18,7 @@ from scalescope.model.environment import OLDEST_PYTHON
 _TIMEOUT_S = 120.0
 _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
 
-# A driver records packages and digest with the same code. Even an old interpreter must be able to print its version.
+# Uses the same code as drivers for packages and digest. An old interpreter must at least be able to print its version.
 _LOOK = """
 import sys
 del sys.path[0]
@@ -46,7 +46,7 @@ class Interpreter:
     version: str  # version of Python, such as 3.11.7
     packages: dict[str, str]  # version of every distribution installed, by normalised name
     digest: str  # digest of `packages`, as trials record it
-    error: str = ""  # error of `import distributed`; empty if there was none, or if it was not tried
+    error: str = ""  # error of `import distributed`; empty if it worked or was not tried
 
 
 def look(python: str, *, importing: bool = False) -> Interpreter:

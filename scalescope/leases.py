@@ -27,20 +27,20 @@ RUN = "SCALESCOPE_RUN"  # variable in the environment of a driver: id of its run
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
-_ABANDONED = "abandoned"  # key of a lease's detail
-_LATEST = 1e11  # bound for times of leases: seconds since the epoch (the year 5138), or clock ticks since a boot
+_ABANDONED = "abandoned"  # key in `details`: the owner gave the resource up
+_LATEST = 1e11  # upper bound for valid times: seconds since the epoch (year 5138), or clock ticks since boot
 
 
 @dataclass(frozen=True)
 class Lease:
     """A resource outside this process that exists, or is about to."""
 
-    label: str  # its name: `scalescope-` and twelve hexadecimal digits
+    label: str  # name of the resource: `scalescope-` and twelve hexadecimal digits
     backend: str  # kind of cluster, such as `slurm`
     owner: Owner  # the process that must remove it
-    owner_job: str = ""  # Slurm job of the owner, if any; Slurm tells on any host whether the job has ended
+    owner_job: str = ""  # Slurm job in which the owner runs, if any; any host can ask whether that has ended
     created_at: float = 0.0  # seconds since the epoch
-    limit_at: float | None = None  # time by which it ends by itself, in seconds since the epoch; None: unknown
+    limit_at: float | None = None  # when the resource ends by itself at the latest, in seconds since the epoch
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON
 
 
@@ -68,7 +68,7 @@ def intend(
     label: str,  # name from `new_label`, which the resource must carry
     details: Mapping[str, Any] | None = None,  # JSON
     *,
-    limit_s: float | None = None,  # seconds until it ends by itself: the longest wait in a queue plus the job's limit
+    limit_s: float | None = None,  # seconds until the resource ends by itself: queue timeout and time limit
 ) -> Lease:
     """Write a lease durably before its resource is requested; after a `StoreError`, the resource must not be requested.
 
@@ -89,7 +89,7 @@ def intend(
 
 
 def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Lease:
-    """Write a lease with a new time limit from now on, or with further details, as durably as `intend`."""
+    """Write a lease with a new time limit (counted from now) or more details, as durably as `intend`."""
     limit_at = lease.limit_at if limit_s is None else time.time() + limit_s
     renewed = replace(lease, limit_at=limit_at, details={**lease.details, **details})
     _write(renewed)
@@ -97,7 +97,7 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
 
 
 def abandon(lease: Lease) -> None:
-    """Mark a resource that its owner could not remove: a reaper removes it although the owner lives."""
+    """Mark a resource that its owner could not remove, so that a reaper may remove it although the owner lives."""
     renew(lease, **{_ABANDONED: True})
 
 
@@ -135,7 +135,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             continue
         try:
             found.append(_read(where / name))
-        except FileNotFoundError:  # released meanwhile
+        except FileNotFoundError:  # its owner has just released it
             continue
         except (OSError, ValueError, RecursionError, InvalidField) as error:
             broken.append(_unreadable(where / name, error))
@@ -143,7 +143,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives and uses the resource; None if another host or the lease's time limit must tell."""
+    """Whether the owner lives and uses the resource; None if unknown: it ran on another host, and has time left."""
     if lease.owner.is_here:
         return lease.owner.is_alive() and not lease.details.get(_ABANDONED)
     if lease.limit_at is not None and time.time() > lease.limit_at:

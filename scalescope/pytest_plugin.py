@@ -31,14 +31,14 @@ def assert_scales(
 
     Args:
         run: `def run(client, *, ...)`; its result is ignored.
-        workers: At least two sizes.
-        efficiency: Least share of the ideal speed-up from the smallest to the largest size.
+        workers: Numbers of workers, at least two.
+        efficiency: Smallest accepted share of the ideal speed-up from the smallest to the largest number of workers.
         cluster: A kind of cluster, or a mapping with `kind` and fields.
         params: Keyword arguments of `run`.
 
     Raises:
         AssertionError: The workload scales worse, or a trial is not valid.
-        UsageError: The function cannot be sent to another process, or there are too few sizes.
+        UsageError: The function cannot be sent to another process, or `workers` has fewer than two sizes.
         InfrastructureError: No cluster could be opened.
     """
     from scalescope.model.words import plural

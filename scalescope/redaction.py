@@ -15,14 +15,14 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-# Matches part of the name of a variable or field that holds a secret
+# Found in names of variables or fields that hold a secret
 NAMES = re.compile(
     r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string|otlp_(\w+_)?headers",
     re.IGNORECASE,
 )
 
 HIDDEN = "***"
-LOOKS = re.compile(  # matches text that holds a secret, in the formats that their makers document
+LOOKS = re.compile(  # text that looks like a secret; token formats as documented by their vendors
     r"(?P<user>://[^\s/:@]*:)(?!\*{3}@)[^\s/@]+@"  # an address with a password
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
@@ -70,7 +70,7 @@ def hide_all(value: Any) -> Any:
 def masked(text: str) -> str:
     """`text` up to the first part that looks like a secret, for messages that repeat what a person wrote.
 
-    A text or container as Python writes it keeps its closing quotes and brackets.
+    If the text is a Python literal, its closing quotes and brackets are kept.
     """
     found = LOOKS.search(text)
     if found is None:
@@ -86,11 +86,11 @@ def knows_any() -> bool:
 @cache
 def _pattern() -> re.Pattern[str] | None:
     named = {name: value for name, value in os.environ.items() if name in _named or NAMES.search(name)}
-    # the path of a file that holds a secret is no secret
+    # values that are paths of existing files are not secret
     stripped = {value.strip() for value in named.values()}
     values = {value for value in stripped if len(value) >= SHORTEST and not os.path.exists(value)}
     forms = values | {form for value in values for form in _forms(value)}
-    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another error escapes twice
+    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another error is escaped twice
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 

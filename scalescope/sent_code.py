@@ -13,7 +13,7 @@ def keep_file_names() -> None:
     from cloudpickle import cloudpickle
 
     if not hasattr(cloudpickle, "Pickler"):
-        return  # releases before 3 keep the names
+        return  # cloudpickle before release 3 keeps the names
 
     def reduce(code: CodeType) -> tuple[Any, ...]:
         make, arguments = cloudpickle._code_reduce(code)

@@ -14,7 +14,7 @@ from scalescope.errors import ScalescopeError
 PATIENCE_S = 600.0  # seconds for which a control plane or the server of a store may be away before that is an error
 CLOSING_S = 2.5  # seconds for an answer when a cluster closes: its driver is killed after 9 s
 AGAIN_S = 5.0  # seconds between a question that got no answer and the next try
-AT_LEAST_S = 0.5  # shortest limit of a call, in seconds, even if the patience is over
+AT_LEAST_S = 0.5  # least time limit of a call, in seconds, even if the patience is over
 SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def _within(ask: Callable[[], T], deadline: float, overdue: Callable[[], Scalesc
     try:
         return answer.result(max(deadline - time.monotonic(), AT_LEAST_S))
     except TimeoutError:
-        if answer.done():  # the call itself raised the `TimeoutError`
+        if answer.done():  # the `TimeoutError` came from `ask`, not from the wait
             raise
         raise overdue() from None
 

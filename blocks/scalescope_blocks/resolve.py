@@ -14,7 +14,7 @@ def saved(parameter: str, reference: str) -> Any:
     """The value of a saved block, named as TYPE/NAME; raises `InvalidField` if there is none for this parameter."""
     try:
         block: Any = Block.load(reference)
-    except (ValidationError, RuntimeError) as error:  # from Prefect 3.9 on, the first is the cause of the second
+    except (ValidationError, RuntimeError) as error:  # since Prefect 3.9, `RuntimeError` wraps `ValidationError`
         invalid = error if isinstance(error, ValidationError) else error.__cause__
         if not isinstance(invalid, ValidationError):
             raise

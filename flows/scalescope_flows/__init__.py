@@ -1,4 +1,4 @@
-"""Prefect flows: thin shells around the library, with its steps as tasks.
+"""Prefect flows that call the library, whose steps run as Prefect tasks.
 
 ```python
 from scalescope_flows import scale_sweep
@@ -6,7 +6,7 @@ from scalescope_flows import scale_sweep
 scale_sweep(workload="futures-map", axes={"workers": [1, 2, 4]}, params={"items": 8})
 ```
 
-Without a Prefect server, a temporary one is started. Flows, and with them Prefect, are loaded when first used.
+If no Prefect server is configured, a temporary one is started. Flows, and Prefect itself, are imported when first used.
 """
 
 from __future__ import annotations

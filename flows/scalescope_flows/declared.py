@@ -1,4 +1,4 @@
-"""Makes Prefect flows, with forms, from the parameters that the library declares."""
+"""Makes Prefect flows, with forms for their parameters, from the parameters that the library declares."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ S = TypeVar("S", bound=Result)
 
 @dataclass(frozen=True)
 class Choices:
-    """Choices that a form offers for a parameter that names something; other text can also be typed."""
+    """Choices that a form offers for a parameter, such as names of workloads; other text can also be typed."""
 
     title: str  # title of the offered choices
     typed: str  # title of the field for other text
@@ -56,7 +56,7 @@ def _needs_nothing(kind: str) -> bool:
     return True
 
 
-# Choices by `Parameter.names`
+# Choices for parameters, by their `Parameter.names`
 CHOICES: Mapping[str, Choices] = {
     "workload": Choices(
         "Built-in", "Path, module or name", lambda: [workload.name for workload in workloads.builtin()]
@@ -73,16 +73,16 @@ GENERATED = re.compile(
     "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
 )
 
-UNTOUCHED = {"__prefect_kind": "json"}  # value that a dialog of Prefect's UI stores for an object that was not edited
+UNTOUCHED = {"__prefect_kind": "json"}  # stored by a dialog of Prefect's UI for an object that was not edited
 
 logger = logging.getLogger(__name__)
 
-# Results that flows of this process have returned, in case the server goes away
+# Results that flows of this process have returned; they are used if the server goes away before the flow ends
 returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[])  # noqa: B039 (nobody reads the default)
 
 
 def _keep(result: Any) -> None:
-    returned.get().append(result)  # not in the flow's function, which is sent to Dask workers with its globals
+    returned.get().append(result)  # not in `run` above, which is sent to Dask workers with its globals
 
 
 class LocalFlow(Flow[P, R]):
@@ -102,20 +102,20 @@ class LocalFlow(Flow[P, R]):
             _keep(result)
             return result
 
-        super().__init__(fn=cast("Callable[P, R]", run), **options)  # a returned state is the run's final state
+        super().__init__(fn=cast("Callable[P, R]", run), **options)  # a state from `run` is the run's final state
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the flow; a workload can be given as a function."""
+        """Run the flow; the workload can also be given as a function object."""
         kwargs = named(kwargs)
         server.ready()
-        # A temporary server needs no heartbeats of the flow, which cost a second per flow.
+        # With a temporary server, switch off the flow's heartbeats, which cost a second per flow.
         updates = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if server.is_used() else {}
         token = returned.set([])
         try:
             with temporary_settings(updates):
                 return super().__call__(*args, **kwargs)
         except (httpx.HTTPError, RuntimeError) as error:
-            # If the client cannot ask for the server's version, the reason is the cause of its error.
+            # If the client could not ask for the server's version, `__cause__` has the reason.
             if not is_away(error) and not is_away(error.__cause__):
                 raise
             if not returned.get():
@@ -147,7 +147,7 @@ class CountedFlow(LocalFlow[P, R]):
 
 
 def _drop_events() -> None:
-    """Drop events that were not sent, because the process would spend a minute on each when it ends."""
+    """Drop events that were not sent: when the process ends, it would try to send each for a minute."""
     events = EventsWorker.instance()._queue
     with suppress(Empty):
         while True:
@@ -158,10 +158,10 @@ def _drop_events() -> None:
 def declared_flow(
     *kinds: type, name: str, flow_run_name: Callable[[Mapping[str, Any]], str]
 ) -> Callable[[Callable[[dict[str, Any]], S]], CountedFlow[..., S]]:
-    """Make a flow of a function of declared parameters; the flow's final state has the outcome in one line.
+    """Make a flow whose parameters are those declared by `kinds`; its final state has the outcome in one line.
 
-    The library checks the values, since Prefect would read `true` as one worker. `flow_run_name` names a run by its
-    parameters, unless the user has named it.
+    The library checks the values, because Prefect would accept `true` as one worker. `flow_run_name`: makes the name of
+    a run from its parameters, unless the user has named the run.
     """
     found = [each for kind in kinds for each in declared(kind)]
     arguments = [_parameter(each, each.default) for each in found]
@@ -171,7 +171,7 @@ def declared_flow(
         def run(*args: Any, **kwargs: Any) -> State[S]:
             given = dict(plain.bind(*args, **kwargs).arguments)
             _reject_untouched(given)
-            result = function(hydrate(given))  # schedules made in the new UI wrap the typed values
+            result = function(hydrate(given))  # schedules made in the new UI wrap values
             name, line = result.outcome
             get_run_logger().log(logging.WARNING if name else logging.INFO, "%s", f"{name}. {line}" if name else line)
             return Completed(name=name or None, message=line, data=result)
@@ -186,7 +186,7 @@ def declared_flow(
             validate_parameters=False,
             persist_result=False,
         )
-        # `prefect deploy` makes the form from the flow's signature, not from its function's.
+        # `prefect deploy` makes the form from the signature of the flow, not of its function.
         with_signature(flow, [_parameter(each, _form(each), _type(each)) for each in found])
         flow.parameters = parameter_schema(flow)
         return flow
@@ -225,11 +225,11 @@ def _form(each: Declared) -> Any:
 
 
 def _type(each: Declared) -> Any:
-    """The type; for a parameter with choices, a union of them, text, and perhaps an object, each with a title."""
+    """The type for the form; with choices, a union of the choices, text, and perhaps an object, each with a title."""
     choices = CHOICES.get(each.about.names)
     if choices is None:
         return each.type
-    # The old UI moves to the first member of type string at every key, so the choices have no type.
+    # At every key, the old UI switches to the union's first member of type string: give the choices no type.
     members = [{"title": choices.title, "enum": list(choices.values())}, {"title": choices.typed, "type": "string"}]
     if each.types != (str,):
         # In a union, the new UI shows an object without properties only if it has `allOf`.

@@ -1,4 +1,4 @@
-"""Logging of a run: our errors take one line, and nothing goes to the console while a bar is drawn."""
+"""Logging of a run: our errors take one line, and no log is printed while a progress bar is drawn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGERS = "prefect.flow_runs", "prefect.task_runs"
 
 
 def shorten() -> None:
-    """Drop Prefect's log records of errors that flow and step report themselves; may be called again."""
+    """Drop Prefect's log records of errors that flows and steps report themselves; may be called repeatedly."""
     for name in LOGGERS:
         logger = get_logger(name)
         if _said not in logger.filters:

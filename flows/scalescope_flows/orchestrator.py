@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 if find_spec("prefect") is None:
     raise UsageError("Flows, saved clusters and saved stores need Prefect", next_step=install_command("prefect"))
 
-# Modules of our flows, by flow name; flows of plugins' studies are also in `scalescope_flows.studies`
+# Our flows as `module:function`, by name; others, as of plugins' studies, are in `scalescope_flows.studies`
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
     **{study.command: f"scalescope_flows.studies:{study.function}" for study in OWN.values()},
@@ -35,7 +35,7 @@ _URL, _PROFILES = "PREFECT_API_URL", "PREFECT_PROFILES_PATH"
 
 
 class PrefectOrchestrator:
-    """Prefect as `scalescope.run.orchestrator.Orchestrator`; imports Prefect only to run or load something."""
+    """Implements `scalescope.run.orchestrator.Orchestrator` with Prefect, which is imported only when needed."""
 
     def is_configured(self) -> bool:
         """Whether a Prefect API is configured in the environment, the project's files or the active profile."""
@@ -48,7 +48,7 @@ class PrefectOrchestrator:
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         if not verbose:
-            # Prefect's log still goes to its server; we report errors ourselves.
+            # Nothing is lost: Prefect still sends its log to the server, and we report errors ourselves.
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         from scalescope_flows import server
 
@@ -103,7 +103,7 @@ def _profile(path: str | None) -> Any:
 def _toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself reports the problem
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):  # Prefect itself reports unreadable files
         return {}
 
 

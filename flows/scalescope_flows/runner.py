@@ -1,4 +1,4 @@
-"""Carries out the steps of a run as Prefect tasks, and shows the run on its page."""
+"""Carries out the steps of a run as Prefect tasks, and publishes progress and results as artifacts."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication
 from scalescope_flows import log, server
 
 R = TypeVar("R")
-# Seconds between two updates of the progress artifact, each of which costs the server some 20 ms of CPU
+# Seconds between updates of the progress artifact; an update costs the server about 20 ms of CPU
 PROGRESS_EVERY_S = 2.0
-TOLD_AFTER_S = 10.0  # longest wait in seconds until a server knows of a task that began, or has taken an event
-STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, wherever its main thread is
-ASKED_AGAIN_S = 60.0  # seconds after which a silent server is tried again; nothing is sent to it before
-ANSWER_S = 10.0  # longest wait in seconds for an answer while the run measures
-# Errors of Prefect's engine if the server goes away while it is told of a task; the second comes from the question
-# whether the task may start, and hides the reason
+TOLD_AFTER_S = 10.0  # longest wait, in seconds, until the server has received an event or knows of a new task
+STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, at any point of the main thread
+ASKED_AGAIN_S = 60.0  # seconds for which nothing is sent to a server that did not answer
+ANSWER_S = 10.0  # longest wait, in seconds, for an answer while the run measures
+# Errors of Prefect's engine if the server goes away while a task is reported; the second is raised when the engine asks
+# whether the task may start, and hides the real reason
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
-UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
+UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors after which the server may answer the next time
 
 
 def is_away(error: BaseException | None) -> bool:
@@ -64,7 +64,7 @@ current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener"
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Make flows of this process also report their progress to `listener`."""
+    """Inside the block, flows of this process also report their progress to `listener`."""
     token = current_listener.set(listener)
     try:
         yield
@@ -74,7 +74,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Draw a bar instead of log lines on a terminal or in a notebook, unless a listener or a parent flow is there."""
+    """On a terminal or in a notebook, draw a bar instead of log lines, unless there is a listener or a parent flow."""
     console = stderr()
     if current_listener.get() is not None or FlowRunContext.get() is not None or not console.is_watched:
         yield
@@ -86,7 +86,7 @@ def shown() -> Iterator[None]:
 
 
 class TaskRunner(Runner):
-    """Runs each step of a flow run as a task. Tasks have no arguments: Prefect would search them for futures."""
+    """Runs each step of a flow run as a task. Tasks get no arguments, because Prefect would search them for futures."""
 
     def __init__(self) -> None:
         super().__init__(current_listener.get() or (lambda progress: None))
@@ -94,10 +94,10 @@ class TaskRunner(Runner):
         self._labels: set[str] = set()
         self._artifact: UUID | None = None
         self._next_update = self._asked_again = 0.0
-        self._showing = threading.Lock()  # clusters that run in parallel share one artifact
+        self._showing = threading.Lock()  # held while the artifact is updated: parallel clusters share it
 
     def __reduce__(self) -> tuple[type[TaskRunner], tuple[()]]:
-        """Pickle without the state of this process, since shares of a run can be sent to other processes."""
+        """Pickle without the state of this process, because parts of a run may be sent to other processes."""
         return (TaskRunner, ())
 
     @property
@@ -105,7 +105,7 @@ class TaskRunner(Runner):
         return runtime.deployment.id is None
 
     def do(self, step: RunStep[R], *arguments: Any) -> R:
-        """Carry out a step as a task, or without a task while the server is away; raises the step's error."""
+        """Carry out a step as a task, or, while the server does not answer, without one; raises the step's error."""
         if not self._answers():
             return super().do(step, *arguments)
         run, ends = uuid4(), [_cancelled()]
@@ -119,9 +119,9 @@ class TaskRunner(Runner):
         except PydanticSerializationError as error:
             if not any(signal.__name__ in str(error) for signal in STOPPED):
                 raise
-            _set_state(run, ends[-1])  # a serializer turned the signal into this error
+            _set_state(run, ends[-1])  # the serializer turned a signal into this error
             raise KeyboardInterrupt from error
-        except NO_ANSWER as error:  # raised by the engine, since errors of the step are in its state
+        except NO_ANSWER as error:  # from the engine: errors of the step itself are in `state`
             self._is_away(error)
             if len(ends) == 1:
                 return super().do(step, *arguments)
@@ -146,7 +146,7 @@ class TaskRunner(Runner):
         super().tell(progress)
 
     def label(self, labels: Sequence[str]) -> None:
-        """Add tags to the flow run and to later tasks, replacing tags copied from another run."""
+        """Add tags to the flow run and to later tasks; they replace tags of the same kind copied from another run."""
         self._labels.update(labels)
         kinds = {label.partition(":")[0] for label in self._labels}
         others = {tag for tag in runtime.flow_run.tags if tag.partition(":")[0] not in kinds or ":" not in tag}
@@ -165,7 +165,7 @@ class TaskRunner(Runner):
             line = markdown_text(f"{made.line} ({made.title})")  # pages show descriptions as Markdown
             if not page:
                 create_markdown_artifact(made.markdown, key=made.key, description=line)
-                page.append(made)  # a retry does not make the publication again
+                page.append(made)  # so that a retry does not make the publication again
             if made.rows:
                 create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 
@@ -198,7 +198,7 @@ class TaskRunner(Runner):
                     client.update_artifact(self._artifact, ArtifactUpdate(data=percent))
                     return
                 artifact = create_progress_artifact(percent, description="Trials that have finished")
-            assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
+            assert isinstance(artifact, UUID)  # not a coroutine, since the caller is not async
             self._artifact = artifact
         except UNREACHABLE as error:
             if is_away(error):
@@ -207,7 +207,7 @@ class TaskRunner(Runner):
                 get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
     def _answers(self) -> bool:
-        """Whether the server answers; if not, each message to it would delay the run by a minute."""
+        """Whether the server answers; if it does not, each message would delay the run by a minute."""
         if time.monotonic() < self._asked_again:
             return False
         with _impatient() as client:
@@ -248,7 +248,7 @@ class TaskRunner(Runner):
         return Task(
             fn=carry_out,
             name=step.name,
-            task_run_name=lambda: title,  # a function, because Prefect would format a text with braces
+            task_run_name=lambda: title,  # a function, because Prefect would interpret braces in a text
             tags=sorted(self._labels),
             retries=RETRIES if step.retried else 0,
             retry_delay_seconds=exponential_backoff(backoff_factor=BACKOFF_S),
@@ -262,7 +262,7 @@ class TaskRunner(Runner):
 
 @contextmanager
 def _impatient() -> Iterator[SyncPrefectClient]:
-    """A client that does not retry for minutes; it replaces the client of the flow run."""
+    """A client that gives up after `ANSWER_S` without retries; it replaces the client of the flow run."""
     limits: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: ANSWER_S}
     with temporary_settings(limits), SyncClientContext(httpx_settings={"timeout": ANSWER_S}) as context:
         yield context.client
@@ -282,7 +282,7 @@ def _set_state(task_run: UUID, state: State[Any]) -> None:
                     client.set_task_run_state(task_run, state, force=True)
                     return
                 except httpx.HTTPStatusError as error:
-                    # A server learns of tasks by events, so it may not know the task yet.
+                    # The server learns of tasks from events, so it may not know this task yet.
                     if error.response.status_code != httpx.codes.NOT_FOUND or time.monotonic() > until:
                         raise
                 time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Checks that schedules fire, because a scheduler that fails only writes to its server's log."""
+"""Checks that schedules fire, because a failing scheduler is only reported in the log of its server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scalescope.errors import InfrastructureError
 
 NAME = "scalescope-doctor"
 TIMEOUT_S = 120.0
-# A server must have created the runs of its schedules for this time ahead; by default it does for 100 days
+# Runs that a schedule has within this time must exist on the server, which creates them 100 days ahead by default
 HORIZON = timedelta(days=30)
 
 
@@ -37,7 +37,7 @@ def check(*, configured: bool) -> str:
 
 
 def try_scheduler() -> None:
-    """Make the installed scheduler create the run of a schedule, in a database and process of its own."""
+    """Let the installed scheduler create a run of a schedule, in a separate process with a new database."""
     with tempfile.TemporaryDirectory() as folder:
         own = {
             "PREFECT_HOME": folder,
@@ -135,7 +135,7 @@ async def _schedule() -> None:
     from prefect.server.schemas.schedules import CronSchedule
     from prefect.server.services.scheduler import schedule_deployments
 
-    models: Any = import_module("prefect.server.models")  # Any: its coroutines are not typed as such
+    models: Any = import_module("prefect.server.models")  # Any: its coroutines have wrong types
     database = provide_database_interface()
     metadata = database.Base.metadata
     artifacts = metadata.tables["artifact"].indexes

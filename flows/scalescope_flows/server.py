@@ -1,9 +1,9 @@
 """A temporary Prefect server for processes that have none configured.
 
-Prefect's own temporary server has three faults. It shares our process group, so Ctrl-C ends it before the flow, which
-then waits minutes for it. Its start is given up after 20 s, too early to migrate a new database on a busy machine. It
-outlives a killed process. This server leads its own process group, and ends when our end of a pipe closes. Its socket
-is bound before its address is published, and it requires a random authentication string.
+Prefect's own temporary server has three faults. It shares our process group, so Ctrl-C ends the server before the flow,
+which then waits minutes for the server. Prefect gives up its start after 20 s, too early to migrate a new database on a
+busy machine. And it outlives a killed process. The server of this module has its own process group, and ends when our
+end of a pipe closes. Its socket is bound before its address is known, and it requires a random authentication string.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _server: Server | None = None
 
 
 def is_needed() -> bool:
-    """Whether no server is configured, so that Prefect would start one itself."""
+    """Whether no server is configured; Prefect would then start its own temporary server."""
     settings = get_current_settings()
     return settings.api.url is None and settings.server.ephemeral.enabled
 
@@ -43,7 +43,7 @@ def is_used() -> bool:
 
 
 def begin() -> None:
-    """Begin to start a server if none is configured; the server ends with this process."""
+    """Begin to start a server if none is configured, without waiting for it; the server ends with this process."""
     global _server
     if is_needed() and _server is None:
         _ask_no_proxy()
@@ -51,7 +51,7 @@ def begin() -> None:
 
 
 def ready() -> None:
-    """Wait until a server answers, and make Prefect use it here."""
+    """Wait until the temporary server answers, and make this process use it; does nothing if a server is configured."""
     global _server
     begin()
     if _server is None or not is_needed():
@@ -61,13 +61,13 @@ def ready() -> None:
     except InfrastructureError:
         _server = None
         raise
-    # In the environment, so that threads without a Prefect context, and processes such as Dask workers, see it.
+    # Set environment variables, so that threads without a Prefect context, and child processes, use the server, too.
     os.environ.update(_server.client)
     refresh_global_settings_context()
 
 
 def _ask_no_proxy() -> None:
-    """Bypass a proxy for this machine; with `http_proxy` set, our requests would go to the proxy."""
+    """Let requests to this machine bypass a proxy that `http_proxy` names."""
     known = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(filter(None, [known, "127.0.0.1"]))
 
@@ -91,11 +91,11 @@ class Server:
                     **os.environ,
                     **get_current_settings().to_environment_variables(exclude_unset=True),
                     "PREFECT_SERVER_API_AUTH_STRING": secret,
-                    # settings that Prefect gives to its own temporary server
+                    # The settings of Prefect's own temporary server.
                     "PREFECT_UI_ENABLED": "0",
                     "PREFECT__SERVER_EPHEMERAL": "1",
                     "PREFECT__SERVER_FINAL": "1",
-                    # nothing is sent to other machines
+                    # Send nothing to other machines.
                     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
                 },
             )

@@ -1,6 +1,6 @@
-"""Program of a temporary server: runs Prefect's server on an inherited socket until standard input ends.
+"""The program of a temporary server: runs Prefect's server on an inherited socket until standard input ends.
 
-The starting process holds the other end of that pipe, which closes however that process dies.
+The process that started it holds the other end of that pipe, which closes however that process ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     ending = threading.Event()
     threading.Thread(target=_end_with_input, args=(sys.stdin.fileno(), ending), daemon=True).start()
 
-    import uvicorn  # takes seconds, during which the thread above already watches the owner
+    import uvicorn  # takes seconds; the thread above already watches the pipe
     from prefect.server.api.server import create_app
 
     server = uvicorn.Server(uvicorn.Config(create_app, factory=True, lifespan="on", log_level="error"))
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _end_with_input(descriptor: int, ending: threading.Event) -> None:
-    while os.read(descriptor, 4096):  # not `sys.stdin`, whose lock, held here, would abort the interpreter's shutdown
+    while os.read(descriptor, 4096):  # not `sys.stdin`: holding its lock here would abort the interpreter's shutdown
         pass
     ending.set()
     time.sleep(GRACE_S)

@@ -1,4 +1,4 @@
-"""The flows of studies, made from `STUDIES`, and those of a night, an isolation and a fix."""
+"""The flows of all studies in `STUDIES`, and the flows `nightly`, `isolate` and `fix`."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A real Kubernetes of two nodes on this machine, for the tests and for trying things.
 
-It has an API server with RBAC, scheduler, DNS, two kubelets, each with a containerd of its own, kube-proxy, the
-operator of dask-kubernetes and an image of Scalescope. The scheduler counts GPUs on the node `gpu`, which has none.
+It has an API server with RBAC, scheduler, DNS, two kubelets (each with its own containerd), kube-proxy, the operator of
+dask-kubernetes and an image of Scalescope. The scheduler counts GPUs on the node `gpu`, which has none.
 
     sudo python infra/kubernetes/mini.py up
 
-It runs in namespaces of its own, and ends with its owner: by Ctrl-C, `down`, or SIGKILL.
+It runs in its own Linux namespaces, and ends with its owner: by Ctrl-C, `down`, or SIGKILL.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, alive, kil
 CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 PARTS = (*CONTROL, "kubelet", "kube-proxy", "kubectl", "helm")
 NEEDED = {name: name for name in ("containerd", "runc", "iptables", "conntrack", "buildah", "openssl")}
-NEEDED |= {"ip": "iproute2", "/usr/lib/cni/bridge": "containernetworking-plugins"}  # program: Debian's package
+NEEDED |= {"ip": "iproute2", "/usr/lib/cni/bridge": "containernetworking-plugins"}  # program: Debian package
 NODES = ("cpu", "gpu")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-kubernetes"
 HOW = "infra/kubernetes/programs/README.md says how to get them"
 START_S = 120.0
-COMMAND_S = 600.0  # seconds for a command, such as one that loads an image
+COMMAND_S = 600.0  # time limit of a command in seconds, long enough to load an image
 
 
 def programs() -> Path:
@@ -94,14 +94,14 @@ def unmet() -> str:
 class MiniKubernetes(MiniCluster):
     """A Kubernetes of this process."""
 
-    image = mini_image.NAME  # Scalescope's image; both nodes have it
-    host: str  # address of this machine for pods
+    image = mini_image.NAME  # Scalescope's image, which is on both nodes
+    host: str  # address at which pods reach this machine
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],  # folder for the kubeconfig, the logs, and until the end the data of the nodes
+        folder: str | os.PathLike[str],  # folder for kubeconfig, logs and (until the cluster ends) data of the nodes
         *,
-        gpus: int = 4,  # pretended GPUs of the node `gpu`
+        gpus: int = 4,  # number of pretended GPUs of the node `gpu`
         network: int | None = None,  # N of 10.N.0.0/16 for nodes, pods and services; None: the first free one from 89
         operator: bool = True,  # whether the operator of dask-kubernetes runs
     ) -> None:
@@ -152,7 +152,7 @@ class MiniKubernetes(MiniCluster):
         return self.run(str(self.programs / "kubectl"), *arguments, stdin=stdin, limit_s=COMMAND_S)
 
     def stop_node(self, name: str) -> None:
-        """Cut the power of a node: its processes, mounts and interfaces are gone without notice."""
+        """Stop a node like a power cut: its processes, mounts and interfaces vanish without notice."""
         kill(self._pids[name])
 
     def start_node(self, name: str) -> None:

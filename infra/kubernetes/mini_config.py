@@ -11,8 +11,8 @@ from typing import Any
 from mini_keeper import ADDRESSES, SERVICES
 
 GPU, PRODUCT = "nvidia.com/gpu", "NVIDIA-H200"
-LOST_S = 10  # seconds from the last sign of a kubelet to NotReady, and again to the eviction of its pods
-AUDIT = {  # requests of pods to the API server, without those of Kubernetes's own pods
+LOST_S = 10  # seconds from a kubelet's last heartbeat to NotReady, then as long again to the eviction of its pods
+AUDIT = {  # audit policy: log requests of pods to the API server, except Kubernetes's own pods
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
@@ -64,7 +64,7 @@ class Configuration:
         return self.write(path or f"control/{user.replace(':', '-')}.kubeconfig", content)
 
     def certificate(self) -> list[str]:
-        """The command that makes the certificate, which is its own authority."""
+        """The command that makes the self-signed certificate."""
         names = f"IP:{self.control},IP:{self.address(1, SERVICES)},DNS:kubernetes.default.svc,DNS:kubernetes.default"
         self.pki.mkdir(parents=True, exist_ok=True)
         return [

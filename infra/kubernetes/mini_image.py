@@ -34,9 +34,9 @@ from infra.mini_cluster import MiniClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
-BASE = "localhost/base:dev"  # base image, also of the container that holds the network of a pod: it sleeps
+BASE = "localhost/base:dev"  # base image; also used as pause image, whose container sleeps and holds a pod's network
 EXTRAS = ("prefect", "environments", "kubernetes", "postgresql", "beam")
-# What schedulers, workers, flows and the operator import: their bytecode is made before it is packed.
+# What schedulers, workers, flows and the operator import; importing it makes the bytecode to be packed.
 IMPORTED = (
     "distributed.cli.dask_scheduler, distributed.cli.dask_worker, distributed.dashboard.scheduler,"
     " distributed.dashboard.worker, dask_kubernetes.operator.controller, kopf, kubernetes_asyncio,"
@@ -51,12 +51,12 @@ TOOLS = (
 )
 NOT_PACKED = "site-packages dist-packages EXTERNALLY-MANAGED test idlelib tkinter turtledemo lib2to3"
 LIBRARIES = Path("usr/lib") / (sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
-LIBRARIES_OF_WHEELS = (  # PEP 513 lets wheels expect these
+LIBRARIES_OF_WHEELS = (  # libraries that PEP 513 lets wheels expect
     "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 libnsl.so.1"
     " libgcc_s.so.1 libstdc++.so.6"
 )
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-DEBIAN = "deb_system" in sysconfig.get_scheme_names()  # Debian's own Python looks for packages elsewhere
+DEBIAN = "deb_system" in sysconfig.get_scheme_names()  # Debian's own Python has other folders for packages
 PREFIX = "usr" if DEBIAN else "usr/local"
 PACKAGES = "usr/lib/python3/dist-packages" if DEBIAN else f"usr/local/lib/{PYTHON}/site-packages"
 ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"]
@@ -65,7 +65,7 @@ ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SSL_CERT_FI
 def prepare(cache: Path) -> tuple[Path, Path]:
     """Make the images, unless they are in the cache.
 
-    Returns the data folder of a containerd with the base, and a folder in OCI's layout with the other layers of
+    Returns a data folder of containerd with the base image, and a folder in OCI layout with the other layers of
     Scalescope's image.
     """
     packages = _distributions(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
@@ -119,7 +119,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _forget_old(cache: Path, folder: Path) -> None:
-    """Remove images with other versions of packages that were not used for a day; each has gigabytes."""
+    """Remove images that were made with other package versions and not used for a day; each takes gigabytes."""
     for lock in cache.glob("image-*/lock"):
         if lock.parent != folder and lock.stat().st_mtime < time.time() - 24 * 3600:
             shutil.rmtree(lock.parent, ignore_errors=True)
@@ -129,7 +129,7 @@ def _forget_old(cache: Path, folder: Path) -> None:
 
 
 class _Layout:
-    """An image of one layer, in OCI's layout."""
+    """An image with one layer, in OCI layout."""
 
     def __init__(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -234,7 +234,7 @@ def _libraries(program: Path) -> list[Path]:
 
 
 def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distribution) -> None:
-    """A package with its bytecode, which uv does not list: pods cannot write it, and each would compile all files."""
+    """Pack a package and its bytecode (which uv does not list): pods cannot write it, and would compile each time."""
     for file in package.files or ():
         path = Path(str(file.locate())).resolve()
         if path.parent.name == "bin" and ".." in file.parts:
@@ -243,7 +243,7 @@ def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distributi
                 content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
             _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
         elif path.name == "entry_points.txt":
-            # Images of workers lack dask-kubernetes, as whose command `dask` would load a Kubernetes client each time.
+            # No subcommand `dask kubernetes`, which images of workers lack: each `dask` would load a Kubernetes client.
             text = path.read_text().replace("[dask_cli]\nkubernetes = dask_kubernetes.cli:main\n", "")
             _add_text(layer, f"{PACKAGES}/{file}", text)
         elif ".." not in file.parts and path.exists() and path.suffix != ".pyc":
@@ -267,7 +267,7 @@ def _add_text(layer: tarfile.TarFile, name: str, content: str | bytes, mode: int
 
 
 def _unpack(folder: Path, base: Path, store: Path) -> None:
-    """Let a containerd unpack the base once for all nodes; it ends with its namespaces."""
+    """Let a temporary containerd unpack the base image once for all nodes."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         made, socket = Path(temporary, "store"), Path(temporary, "socket")
         config = Path(temporary, "config.toml")
@@ -282,7 +282,7 @@ def _unpack(folder: Path, base: Path, store: Path) -> None:
             f" tar --directory {base} --create . | {ctr} images import -"
         )
         _run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script)
-        for blob in (base / "blobs/sha256").iterdir():  # keep one copy on the disk
+        for blob in (base / "blobs/sha256").iterdir():  # a link, to keep only one copy
             theirs = made / "io.containerd.content.v1.content/blobs/sha256" / blob.name
             theirs.unlink()
             theirs.hardlink_to(blob)
@@ -309,7 +309,7 @@ def _build(folder: Path, base: Path, image: Path) -> None:
             *(*buildah, "bud", "--quiet", "--isolation=chroot", "--layers", "--format=oci", f"--tag={NAME}"),
             *(f"--build-arg=BASE=oci:{base.name}", f"--build-arg=EXTRAS={' '.join(EXTRAS)}"),
             *(f"--file={ROOT}/infra/kubernetes/Dockerfile", str(context)),
-            cwd=base.parent,  # buildah makes a name of the path, whose parts must not begin with a dot
+            cwd=base.parent,  # buildah makes an image name of the path; its parts may not begin with a dot
         )
         _run(*buildah, "push", "--quiet", "--disable-compression", "--format=oci", NAME, f"oci:{made}")
         (made / "blobs/sha256" / layer).unlink()

@@ -1,10 +1,10 @@
 """The keeper of a small Kubernetes: makes its nodes, runs their programs, and ends everything.
 
-A node is a process in a mount, network, PID, IPC and UTS namespace of its own. When it ends, the kernel ends all
-processes in it, with their mounts, interfaces and firewall rules. On the machine itself, the keeper uses one network
-interface, which goes with the nodes, and one folder of control groups, which it removes.
+A node is a process with its own mount, network, PID, IPC and UTS namespaces. When it ends, the kernel ends all
+processes in these namespaces, with their mounts, interfaces and firewall rules. On the machine itself, the keeper uses
+a network interface, which disappears with the nodes, and a folder of control groups, which the keeper removes.
 
-It obeys lines of JSON on standard input until its owner closes the pipe or dies.
+The keeper executes lines of JSON from standard input until its owner closes the pipe or dies.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.mini_cluster import MiniClusterError, come_first, kill, obey, sh, spawn
 
-ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # last number of a node's address, third one of its pods' addresses
+ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # `n` in addresses of a node (10.N.0.n) and its pods (10.N.n.*)
 HOST, SERVICES = 254, 10
 NETWORKS = range(89, 100)  # 10.89.0.0/16, ...
 CGROUPS = Path("/sys/fs/cgroup")
-# Values that a kubelet requires of the kernel: it sees these, and does not change those of the machine.
+# Kernel settings that a kubelet requires: it sees these files, and so does not change the machine's settings.
 SYSCTLS = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -85,7 +85,7 @@ class Nodes:
         return {"pid": pid, "network": self.network}
 
     def connect_host(self, pid: int) -> None:
-        """Connect the machine with a bridge in the node of the API server, in the first free network."""
+        """Choose the first free network, and connect this machine to a bridge in the API server's node."""
         used = sh("ip", "-4", "route")
         for network in self.candidates:
             link = f"kube{network}"
@@ -110,7 +110,7 @@ class Nodes:
 
     def connect_node(self, name: str, pid: int) -> None:
         ip, control = _ip(pid), _ip(self.nodes["control"])
-        with contextlib.suppress(MiniClusterError):  # the link of a stopped node of this name
+        with contextlib.suppress(MiniClusterError):  # left by a stopped node of this name
             sh(*control, "link", "delete", name)
         sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
         sh(*control, "link", "set", name, "master", "nodes", "up")
@@ -120,7 +120,7 @@ class Nodes:
         self.make_cgroup(name)
 
     def routes(self, ip: list[str], at: str = "") -> None:
-        """Add routes to the pods of other nodes and, for a machine that is no node, to services by the node `cpu`."""
+        """Add routes to other nodes' pods and, unless `at` is a node of pods, to services through the node `cpu`."""
         base = f"10.{self.network}"
         for name in ("cpu", "gpu"):
             if name != at:
@@ -134,7 +134,7 @@ class Nodes:
             folder = top / f"kube{self.network}" / node
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, folder):
-                for name in ("cpuset.cpus", "cpuset.mems"):  # files of version 1, which are empty at first
+                for name in ("cpuset.cpus", "cpuset.mems"):  # cgroup version 1; empty at first
                     if (each / name).exists() and top.name == "cpuset":
                         (each / name).write_text((top / name).read_text())
             come_first(folder.parent)
@@ -157,7 +157,7 @@ class Nodes:
         for process in self.started:
             process.wait()
         self.remove_cgroups()
-        with contextlib.suppress(MiniClusterError):  # a link that ends by itself waits for the last packets
+        with contextlib.suppress(MiniClusterError):  # by itself, the link would end later
             sh("ip", "link", "delete", f"kube{self.network}")
         self.remove_data()
 
@@ -171,7 +171,7 @@ def _ip(pid: int) -> list[str]:
 
 
 def _hierarchies() -> Iterable[Path]:
-    if (CGROUPS / "cgroup.controllers").exists():  # control groups of version 2
+    if (CGROUPS / "cgroup.controllers").exists():  # cgroup version 2
         return [CGROUPS]
     return [each for each in CGROUPS.iterdir() if (each / "cgroup.procs").exists() and not each.is_symlink()]
 
@@ -188,7 +188,7 @@ def keep(folder: Path, network: int | None) -> None:
         mine.flush()
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         nodes = Nodes(folder, network)
-        nodes.remove_data()  # data of a keeper that was killed
+        nodes.remove_data()  # remains of a killed keeper
 
         def act(line: str) -> str:
             try:
@@ -203,7 +203,7 @@ def keep(folder: Path, network: int | None) -> None:
 
 
 def be_node(name: str, data: Path) -> None:
-    """Be the first process of a node: prepare its namespaces, then collect its dead."""
+    """Be the first process of a node: prepare its namespaces, then reap its ended processes."""
     sh("mount", "--make-rshared", "/")
     sh("mount", "--bind", data / "lib", "/var/lib")
     sh("mount", "--bind", data / "log", "/var/log")
@@ -215,7 +215,7 @@ def be_node(name: str, data: Path) -> None:
         file.write_text(f"{value}\n")
         sh("mount", "--bind", file, f"/proc/sys/{key}")
     sh("ip", "link", "set", "lo", "up")
-    for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the last two end a dead network at once
+    for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the last two: end dead links fast
         Path("/proc/sys/net/ipv4", key).write_text("1")
     Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")
     print("ready", flush=True)

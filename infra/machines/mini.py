@@ -34,13 +34,13 @@ from infra.mini_cluster import LIBC, Keeper, MiniClusterError, come_first, end_w
 if TYPE_CHECKING:
     from distributed import Client
 
-NETWORK = 77  # N of the addresses 10.N.0.0/24; this machine is 10.N.0.1, and the first small one 10.N.0.2
+NETWORK = 77  # N of the addresses 10.N.0.0/24; this machine is 10.N.0.1, the first small machine 10.N.0.2
 MOST = 250  # most machines that the addresses allow
 HEADROOM = 0.4  # cores that all machines together leave to scheduler, client and kernel
 PERIOD_US, QUOTA_US = 10_000, 1_000  # the usual period of a control group, and the kernel's smallest quota
 QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # buffers of a link; a burst must hold a packet of 64 KiB
 END_S = 5.0  # seconds that a worker gets to leave its scheduler
-# Ten times distributed's intervals, with which profiling would take a third of a tenth of a core.
+# Ten times distributed's defaults, with which profiling alone would take a third of a small machine's 0.1 core.
 INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}
 CLONE_NEWNET = 0x40000000
 # Modules imported once, at full speed, before workers are forked.
@@ -304,7 +304,7 @@ def _fork(run: Callable[[], Coroutine[Any, Any, None]], before: Callable[[], Non
     try:
         end_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(2, 1)  # standard output is for answers
+        os.dup2(2, 1)  # standard output only has answers
         before()
         asyncio.run(run())
         status = 0

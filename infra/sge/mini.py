@@ -1,4 +1,4 @@
-"""A real Grid Engine on this machine, whose hosts are namespaces. A keeper ends everything when its owner dies.
+"""Runs a real Grid Engine on this machine; its hosts are namespaces. A keeper ends all of it when the owner dies.
 
 Each host has its own PID, mount and UTS namespaces, and the network of a small machine (`infra/machines/mini.py`). Only
 root can start the system; every user may submit jobs.
@@ -24,7 +24,7 @@ from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, obey, poll
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # variables that locate the system
-NETWORK = 60  # N of the hosts' addresses, 10.N.0.2 and up; tests of small machines use other networks
+NETWORK = 60  # N in the hosts' addresses, 10.N.0.2 and up; tests of small machines use other numbers
 START_S = 60.0
 MASTER = "qmaster"
 _DEBIAN = Path("/usr/share/gridengine")
@@ -43,7 +43,7 @@ listener_threads  1
 worker_threads    1
 scheduler_threads 1
 """
-# Changes to Debian's configuration: root and system users may submit jobs, and news take seconds.
+# Changes to Debian's configuration: root and system users may submit jobs, and changes are reported within seconds.
 CONFIGURATION = {
     "min_uid": "0",
     "min_gid": "0",
@@ -59,7 +59,7 @@ SCHEDULER = {
     "flush_finish_sec": "1",
     "job_load_adjustments": "NONE",
 }
-# Changes to the template queue. Its shell is other builds' default, so sites that kept it start scripts with csh.
+# Changes to the template queue. Its shell is the default of other builds: at sites that kept it, csh runs the scripts.
 QUEUE = {
     "qname": "all.q",
     "qtype": "BATCH",
@@ -80,7 +80,7 @@ def unmet() -> str:
 
 
 class MiniGridEngine(MiniCluster):
-    """A Grid Engine that belongs to this process."""
+    """A Grid Engine owned by this process."""
 
     search_path = os.pathsep.join([MiniCluster.search_path, "/usr/lib/gridengine"])
 
@@ -117,7 +117,7 @@ class MiniGridEngine(MiniCluster):
 
     def submit(self, *options: str, command: str = "sleep 600", user: str = "") -> str:
         """Submit a command as a job, as `user` of this machine if given; return the job's number."""
-        quiet = ("-o", "/dev/null", "-j", "y")  # options may override these, because the last one counts
+        quiet = ("-o", "/dev/null", "-j", "y")  # `options` may override these, because the last option counts
         as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups") if user else ()
         return self.run(*as_user, "qsub", "-terse", *quiet, *options, "-b", "y", "-S", "/bin/sh", *command.split())
 
@@ -133,7 +133,7 @@ class MiniGridEngine(MiniCluster):
         return [line.split() for line in self.run("qstat", "-u", "*").splitlines()[2:]]
 
     def reset(self) -> None:
-        """Restore the state after the start: no job, all hosts up, the queue open and without errors."""
+        """Restore the initial state: no jobs, all hosts up, the queue open and without errors."""
         for name in sorted(self._stopped):
             self.start_host(name)
         self._await_hosts()
@@ -145,7 +145,7 @@ class MiniGridEngine(MiniCluster):
         self._until(self._is_empty, "jobs do not end")
 
     def stop_host(self, name: str) -> None:
-        """End a host and the processes of its jobs, as a power failure does; or end the master."""
+        """End a host with all processes of its jobs, as a power failure does; or end the master."""
         self.ask(f"stop {name}")
         self._stopped.add(name)
 
@@ -154,7 +154,7 @@ class MiniGridEngine(MiniCluster):
         self._stopped.discard(name)
 
     def freeze(self, name: str, frozen: bool = True) -> None:
-        """Stop a daemon, or let it go on. While it is stopped, commands get no answer, but jobs run."""
+        """Stop a daemon's process, or let it continue. While it is stopped, commands get no answer, but jobs run."""
         self.ask(f"{'freeze' if frozen else 'thaw'} {name}")
 
     def _is_empty(self) -> bool:
@@ -173,7 +173,7 @@ class MiniGridEngine(MiniCluster):
         changes = {**CONFIGURATION, "execd_spool_dir": spool}
         (common / "configuration").write_text(_changed((_DEBIAN / "default-configuration").read_text(), changes))
         (common / "act_qmaster").write_text(f"{_host()}\n")
-        # For commands, all names of this machine are aliases. For daemons, names must resolve to addresses and back.
+        # Commands take all names of this machine for aliases. Daemons need names that resolve to addresses and back.
         (common / "host_aliases").write_text(" ".join(dict.fromkeys((_host(), *_names()))) + "\n")
         names = {f"10.{self.network}.0.1": _host()}  # this name first, because hosts connect to this address
         names |= {f"10.{self.network}.0.{i + 2}": name for i, name in enumerate(self.hosts)}
@@ -221,7 +221,7 @@ class MiniGridEngine(MiniCluster):
 
 
 def keep(folder: Path, network: int) -> None:
-    """Obey the orders start, stop, freeze and thaw NAME; when the input ends, end all and remove the machines."""
+    """Follow orders `start`, `stop`, `freeze` and `thaw NAME`; when the input ends, end all and remove the machines."""
     running: dict[str, subprocess.Popen[bytes]] = {}
 
     def act(line: str) -> str:

@@ -1,4 +1,4 @@
-"""A real Slurm of many virtual nodes on this machine. A keeper process ends it all as soon as its owner dies."""
+"""Runs a real Slurm with many virtual nodes on this machine. A keeper process ends all of it when the owner dies."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ function slurm_job_modify(job, record, partition, uid)
   return slurm.SUCCESS
 end
 """
-# Jobs need an account everywhere, and their comments are rewritten.
+# Rules of a stricter site: jobs need an account in every partition, and their comments are rewritten.
 STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
-# Arguments of `MiniSlurm` for such a site, which also refuses what its partitions do not allow.
+# Arguments of `MiniSlurm` for such a site; it also rejects jobs that exceed the limits of their partition.
 STRICT: dict[str, Any] = {
     "sizes": (
         "CPUs=7 RealMemory=3333",
@@ -116,7 +116,7 @@ SuspendProgram=/bin/true
 SuspendTime=3600
 ResumeTimeout={resume_timeout_s}
 """
-# Starts the daemons of nodes as a cloud would; with a file `no-power` they never come.
+# Slurm's resume program, which starts daemons of nodes as a cloud would; if a file `no-power` exists, it does nothing.
 _RESUME = """\
 #!/bin/sh
 export PATH="{path}"
@@ -133,7 +133,7 @@ def missing_programs() -> list[str]:
 
 
 class MiniSlurm(MiniCluster):
-    """A Slurm cluster of this process. The path `folder` must be short: it holds sockets."""
+    """A Slurm cluster owned by this process. The path `folder` must be short, because it holds sockets."""
 
     def __init__(
         self,
@@ -143,13 +143,13 @@ class MiniSlurm(MiniCluster):
         cpus: int = 8,
         memory_mb: int = 4000,
         gpus: int = 2,
-        partitions: Mapping[str, str] = PARTITIONS,  # partitions, which have all nodes, with options as in slurm.conf
+        partitions: Mapping[str, str] = PARTITIONS,  # options of partitions in slurm.conf, by name; each has all nodes
         extra: str = "",  # further lines of slurm.conf
-        sizes: Sequence[str] = (),  # options of nodes in the words of slurm.conf, given out in turn
+        sizes: Sequence[str] = (),  # options of nodes, as in slurm.conf; nodes take turns
         rules: str = RULES,  # text of job_submit.lua
         kill_wait_s: int = 2,  # seconds between SIGTERM and SIGKILL of a cancelled job
-        cloud: int = 0,  # number of nodes, the last ones, that are powered off until a job needs them
-        resume_timeout_s: int = 60,  # seconds after which a node that has not come is given up
+        cloud: int = 0,  # number of nodes (the last ones) that are powered off until a job needs them
+        resume_timeout_s: int = 60,  # seconds within which a powered-on node must register
     ) -> None:
         self.folder = Path(folder).resolve()
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
@@ -184,13 +184,13 @@ class MiniSlurm(MiniCluster):
                 return
             except MiniClusterError as error:
                 self.close()
-                if attempt == 1 or "in use" not in str(error):  # else somebody took a port that we had found free
+                if attempt == 1 or "in use" not in str(error):  # otherwise another process took a port: try again
                     raise
 
     def close(self) -> None:
         """End all daemons and all processes of all jobs; returns when none is left."""
         super().close()
-        for pid in self.strays():  # there are none, unless the keeper itself was killed
+        for pid in self.strays():  # there are some only if the keeper itself was killed
             kill(pid)
 
     # ------------------------------------------------------------------ use
@@ -203,18 +203,18 @@ class MiniSlurm(MiniCluster):
     def cancel_all(self) -> None:
         def empty() -> bool:
             jobs = [line.split() for line in self.run("squeue", "-h", "-o%A %T").splitlines()]
-            if alive := {job for job, state in jobs if state != "COMPLETING"}:  # asked anew: jobs may submit jobs
+            if alive := {job for job, state in jobs if state != "COMPLETING"}:  # ask again, since jobs may submit jobs
                 self.run("scancel", *alive, check=False)
-            for pid in self.strays():  # Slurm itself would give these processes some seconds
+            for pid in self.strays():  # at once: Slurm would wait some seconds for them
                 kill(pid)
             return not jobs
 
         self._until(empty, lambda: f"jobs do not end:\n{self.run('squeue')}")
 
     def reset(self) -> None:
-        """Restore the state after the start: no job, no reservation, all nodes up, partitions as given."""
+        """Restore the initial state: no jobs, no reservations, all nodes up, partitions as given."""
         self.freeze(False)
-        for name in self.awake:  # nodes first, since jobs of a silent node end late
+        for name in self.awake:  # wake nodes first, since jobs on stopped nodes end late
             if not alive(self._pids[name]):
                 self.start_node(name)
         self.cancel_all()
@@ -238,14 +238,14 @@ class MiniSlurm(MiniCluster):
         self._pids[CONTROLLER] = self._order("resume", CONTROLLER)
 
     def freeze(self, frozen: bool = True) -> None:
-        """Stop the controller, or let it go on: meanwhile commands time out, and jobs run."""
+        """Stop the controller's process, or let it continue. While it is stopped, commands time out, but jobs run."""
         os.kill(self._pids[CONTROLLER], signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def strays(self, node: str = "") -> list[int]:
-        """Processes of jobs (of one node), whoever their parents are; Slurm's own come first."""
+        """Processes of all jobs (on one node), whatever their parents are; those of Slurm itself come first."""
         jobs, steps, parents = [], [], set()
         for process in psutil.process_iter(["name", "ppid", "environ"]):
-            variables = process.info["environ"] or {}  # None: the process of another user
+            variables = process.info["environ"] or {}  # None for processes of other users
             if variables.get("SLURM_CONF") != str(self.conf):
                 continue
             if process.info["name"] == "slurmstepd":
@@ -287,7 +287,7 @@ class MiniSlurm(MiniCluster):
         devices = ",".join(FAKE_GPUS[: self.gpus])
         gres = f"NodeName=n[1-{len(self.nodes)}] Name=gpu File={devices}\n" if self.gpus else ""
         (self.folder / "gres.conf").write_text(gres)
-        # Control groups are not used, but the plugin for their version 2 does not start without systemd.
+        # Control groups are not used, but the default plugin (version 2) does not start without systemd.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
     def _node(self, index: int, port: int) -> str:
@@ -324,7 +324,7 @@ class MiniSlurm(MiniCluster):
 
 
 def keep(folder: Path) -> None:
-    """Obey `start NAME`, `resume NAME` (with its saved state) and `stop NAME`; at the end of input, end all."""
+    """Follow orders `start NAME`, `resume NAME` (with saved state) and `stop NAME`; when the input ends, end all."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGCHLD, lambda *_: _reap())
     conf = str(folder / "slurm.conf")

@@ -1,1 +1,1 @@
-"""Pure functions over records: work and span, worker time, scaling, statistics. No I/O, no Dask."""
+"""Computations on records, without I/O and without Dask: work and span, worker time, scaling, statistics."""

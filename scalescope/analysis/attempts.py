@@ -1,4 +1,4 @@
-"""Task attempts of a trial as arrays on one time axis. Only this module knows the tables of `model.records`."""
+"""Task attempts of a trial as arrays on one time axis, read from the tables of `model.records`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scalescope.model.records import ACTOR_CALLS, OTHER_CLUSTER, STATUS_FINISHED
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-NO_TASK = ("no task was recorded", "no task ran on the cluster")  # beginnings of errors if nothing ran
+NO_TASK = ("no task was recorded", "no task ran on the cluster")  # first words of the errors if no task ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _OnAxis = Callable[[Floats], Floats]  # times of the records -> seconds since the epoch, clipped
 
@@ -30,8 +30,8 @@ class Members:
 
     worker: Ints  # index into `Attempts.addresses`
     nthreads: Ints
-    joined: Floats  # `Attempts.begin` if present from the start
-    left: Floats  # `Attempts.end` if it stayed
+    joined: Floats  # time at which the worker joined; `Attempts.begin` if it was there from the start
+    left: Floats  # time at which the worker left; `Attempts.end` if it stayed
 
 
 @dataclass(frozen=True)
@@ -45,42 +45,42 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of actors' methods; one element per series of consecutive calls on a worker."""
+    """Calls of actor methods; one element per series of consecutive calls on a worker."""
 
     worker: Ints  # index into `Attempts.addresses`
     begin: Floats
     end: Floats
-    method: Sequence[str]  # method that took longest, such as `Counter.add`
+    method: Sequence[str]  # method that took most of the series' time, such as `Counter.add`
     count: Ints  # calls in the series
 
 
 @dataclass(frozen=True)
 class Away:
-    """Waits of tasks that had given up their thread; one element per wait."""
+    """Waits of tasks that had given up their thread (`secede`); one element per wait."""
 
-    attempt: Ints  # index into `Attempts`, of an attempt whose result was used
+    attempt: Ints  # index into `Attempts`; only attempts whose result was used
     begin: Floats
     end: Floats
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """Attempts whose computation began, one element each. Times are seconds since `epoch`, clipped to the makespan."""
+    """All attempts that began to compute; arrays have one element per attempt. Times are seconds since `epoch`."""
 
     epoch: float  # time at which the first task became known, in seconds since the epoch of the cluster's clock
-    makespan: float  # seconds from `epoch` to the end of the last computation, or call of an actor
-    begin: float  # call of the workload, at 0 or before; 0 if not recorded
-    end: float  # return of the workload, or the makespan if that is later
-    pending: Floats  # (n, 2), rising, disjoint: while a graph was being received, or a known task had not ended
-    elsewhere: Floats  # (n, 2), rising, disjoint, outside `pending`: while the client waited for another cluster
-    addresses: tuple[str, ...]  # all workers, also those that only a task names
+    makespan: float  # seconds from `epoch` to the end of the last computation or actor call
+    begin: float  # time at which the workload was called, 0 or below; 0 if not recorded
+    end: float  # time at which the workload returned, or the makespan if that is later
+    pending: Floats  # (n, 2) disjoint intervals in which a graph was being received, or a known task had not ended
+    elsewhere: Floats  # (n, 2) disjoint intervals outside `pending` in which the client waited for another cluster
+    addresses: tuple[str, ...]  # addresses of all workers, also of those that occur only in the table `tasks`
     members: Members
     pauses: Pauses
     calls: Calls
     away: Away
     row: Ints  # row in the table `tasks`
     key: Sequence[str]
-    graph: Ints  # number of its graph's row in the table `graphs`, from 1; 0 when unknown
+    graph: Ints  # row of the task's graph in the table `graphs`, counted from 1; 0 when unknown
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
     worker: Ints  # index into `addresses`
     runnable: Floats  # time at which its inputs were in memory
@@ -91,8 +91,8 @@ class Attempts:
     deserialize: Floats  # seconds of deserialising the task
     disk_read: Floats  # seconds of reading spilled inputs
     disk_write: Floats  # seconds of spilling
-    span: Floats  # longest dependency path that ends with it, in seconds
-    useful: Bools  # True if it finished and its result was never computed again after a worker died
+    span: Floats  # seconds of the longest dependency path that ends with this task
+    useful: Bools  # True if the task finished, and was not computed again because a worker died
     group: Sequence[str]  # task group
     prefix: Sequence[str]  # task prefix
 
@@ -102,7 +102,7 @@ class Attempts:
 
     @cached_property
     def not_client(self) -> Floats:
-        """`pending` and `elsewhere` together: times at which idle threads do not wait for the client's own work."""
+        """Union of `pending` and `elsewhere`: outside these intervals, idle threads wait for the client's own work."""
         return united(self.pending.T, self.elsewhere.T) if len(self.elsewhere) else self.pending
 
     @cached_property
@@ -113,7 +113,7 @@ class Attempts:
 
     @cached_property
     def seconds(self) -> Floats:
-        """Seconds for which each attempt computed, or waited with its thread."""
+        """Seconds for which each attempt held its thread: computing, or waiting without giving it up."""
         away = np.bincount(self.away.attempt, weights=self.away.end - self.away.begin, minlength=len(self.start))
         found: Floats = self.stop - self.start - away
         return found
@@ -172,7 +172,7 @@ class Attempts:
             prepared_from=clip(prepared_from),
             start=clip(start),
             stop=clip(stop),
-            # seconds below zero come from clocks that disagree
+            # durations below zero come from clocks that disagree
             transfer=np.maximum(pick.floats(tasks["transfer"]), 0.0),
             deserialize=np.maximum(pick.floats(tasks["deserialize"]), 0.0),
             disk_read=np.maximum(pick.floats(tasks["disk_read"]), 0.0),
@@ -185,7 +185,7 @@ class Attempts:
 
 
 class _Pick:
-    """Picks the rows of a mask from columns, without a copy if the mask keeps all."""
+    """Selects rows of columns by a mask, without a copy if the mask selects all rows."""
 
     def __init__(self, mask: Bools) -> None:
         self._mask = mask
@@ -231,7 +231,7 @@ def _lifetimes(tasks: Columns) -> tuple[Floats, Floats]:
 
 def _ends(tasks: Columns, pick: _Pick) -> Floats:
     start, stop, done = (pick.floats(tasks[name]) for name in ("start", "stop", "done"))
-    # the worker of a lost attempt may not have reported its end: then the scheduler's time counts
+    # The worker of a lost attempt may not have reported when it ended: take the scheduler's time instead.
     lost = pick(np.asarray(tasks["status"])) == STATUS_LOST
     return np.maximum(np.where((stop <= start) & lost, done, stop), start)
 
@@ -239,7 +239,7 @@ def _ends(tasks: Columns, pick: _Pick) -> Floats:
 def _waits(tasks: Columns, pick: _Pick) -> tuple[Floats, Floats]:
     runnable, assigned, start = (pick.floats(tasks[name]) for name in ("runnable", "assigned", "start"))
     runnable = np.where(runnable > 0, runnable, np.where(assigned > 0, assigned, start))
-    # A retry waits from its new assignment, not from when its inputs were in memory.
+    # A retried attempt was runnable from its new assignment on, not since its inputs were in memory.
     again = pick(np.asarray(tasks["retries"])) > 0
     runnable = np.minimum(np.where(again, np.maximum(runnable, assigned), runnable), start)
     return runnable, np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)
@@ -266,7 +266,7 @@ def _elsewhere(client: Columns) -> Floats:
 
 
 def _without(intervals: Floats, others: Floats) -> Floats:
-    # returns the parts of rising disjoint intervals that lie outside `others`, which are rising and disjoint, too
+    # The parts of `intervals` outside `others`; both are disjoint and in order of time.
     if not len(intervals):
         return intervals
     edges = np.unique(np.concatenate([intervals, others]))
@@ -277,7 +277,7 @@ def _without(intervals: Floats, others: Floats) -> Floats:
 
 
 def united(*intervals: Floats | tuple[Floats, Floats]) -> Floats:
-    """The union of intervals, given by their begins and ends: rising and disjoint, of shape (n, 2)."""
+    """The union of intervals, each given as (begins, ends): disjoint, in order of time, of shape (n, 2)."""
     begin, end = (np.concatenate(each) for each in zip(*intervals, strict=True))
     order = np.argsort(begin)
     begin, end = begin[order], np.maximum.accumulate(end[order])
@@ -303,7 +303,7 @@ def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:
 
 
 def _members(workers: Columns, index: Mapping[str, int], used: Ints, on_axis: _OnAxis) -> Members:
-    # a worker that only a task names has one thread for the whole trial
+    # A worker that occurs only in the table `tasks` is given one thread for the whole trial.
     recorded = _codes(workers["worker"], index)
     unknown = np.setdiff1d(np.unique(used), recorded)
     joined, left = (np.asarray(workers[name], np.float64) for name in ("joined", "left"))
@@ -360,7 +360,7 @@ def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], on_axi
 
 
 def _superseded(tasks: Columns, workers: Columns, pick: _Pick, stop: Floats, status: npt.NDArray[Any]) -> Bools:
-    # returns True for attempts that finished on a worker that left later, if their task finished again
+    # True for finished attempts whose worker left later and whose task then finished again elsewhere.
     result = np.zeros(len(stop), dtype=bool)
     left = {address: time for address, time in zip(workers["worker"], workers["left"], strict=True) if time > 0}
     if not left:

@@ -1,8 +1,8 @@
 """Costs of a sweep: an estimate before it, the sum while it runs, and a budget that ends it.
 
-Costs count the time for which a trial holds its workers, and for which workers in jobs wait for others. A cluster's
-costs before its workers arrive and between trials are not counted. On Kubernetes, a worker costs the largest of its
-shares of the node's CPUs, memory and GPUs (fact `node_share`), or the whole node while that is unknown.
+Counted are the time for which a trial holds its workers, and the time in which workers in batch jobs wait for the other
+workers. The costs of a cluster before its workers arrive, and between trials, are not counted. On Kubernetes, a worker
+costs the largest of its shares of a node's CPUs, memory and GPUs (fact `node_share`), or the whole node if unknown.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Prices:
-    """Price of an hour of a worker."""
+    """The price table."""
 
-    worker_hour: Mapping[str, float] = field(default_factory=dict)  # prices by partition or kind, or `default`
+    worker_hour: Mapping[str, float] = field(default_factory=dict)  # prices by partition, kind of cluster or `default`
     currency: str = ""
-    node_hour: Mapping[str, float] = field(default_factory=dict)  # a whole Kubernetes node, by instance type
-    spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # default: the price of `node_hour`
+    node_hour: Mapping[str, float] = field(default_factory=dict)  # prices of whole Kubernetes nodes, by instance type
+    spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # of spot nodes, where not as in `node_hour`
 
     @classmethod
     def from_mapping(cls, data: object) -> Prices:
@@ -49,8 +49,8 @@ class Prices:
     def of(self, spec: ClusterSpec, pods: Sequence[Mapping[str, Any]] = ()) -> float | None:
         """The price of a worker-hour; None if unknown.
 
-        `spec` is priced by its dearest partition, or by the nodes that its selector names; `pods` (facts of a trial on
-        Kubernetes) by the mean of their nodes.
+        The price of `spec` is that of its most expensive partition, or of the nodes that its selector names. With
+        `pods` (facts of a trial on Kubernetes), it is the mean price over their nodes.
         """
         if spec.here:
             return 0.0
@@ -82,7 +82,7 @@ class Cost:
     """Cost of trials."""
 
     trials: int = 0
-    time_s: float = 0.0  # real seconds, one trial after the other
+    time_s: float = 0.0  # sum of the trials' real seconds
     worker_hours: float = 0.0
     core_hours: float = 0.0
     money: float | None = 0.0  # cost in the currency of the prices; None if a price is unknown
@@ -114,7 +114,7 @@ class SweepEstimate:
     """Estimated cost of a sweep."""
 
     cost: Cost
-    measured: int  # trials whose cost is the mean of earlier trials of their point
+    measured: int  # number of planned trials whose cost is known from earlier trials of the same point
 
     def sentence(self, sweep: Sweep, prices: Prices) -> str:
         unknown = self.cost.trials - self.measured
@@ -140,7 +140,7 @@ def cost(
 ) -> Cost:
     """The cost of a trial that waited `waited_s` real seconds for workers and held `held_worker_s` in that time.
 
-    `cores_per_worker`: cores that the cluster had for a worker; by default, those that `spec` reserves.
+    `cores_per_worker`: cores that the cluster provided for each worker; by default, those that `spec` reserves.
     """
     if spec.here:
         return Cost(1, seconds)
@@ -155,7 +155,7 @@ def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
 
 
 def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> SweepEstimate:
-    """The cost of planned trials: the mean of the earlier trials (`done`) of a point, or else its time limit."""
+    """The cost of planned trials: for each, the mean of earlier trials (`done`) of its point, else its time limit."""
     so_far = Spending.of(sweep, done, prices)
     total, measured = Cost(), 0
     for planned in plan:
@@ -242,7 +242,7 @@ class Budget:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def stops(self, sweep: Sweep, spending: Spending, planned: PlannedTrial) -> str:
-        """The reason why a trial must not run, or empty. A point that was never measured counts with its time limit."""
+        """Why a trial would exceed the budget; else empty. A point not yet measured counts with its time limit."""
         so_far, known = spending.total, spending.mean(planned.point)
         after = so_far + (known or _bound(sweep, planned.point, self.prices))
         for unit, limit, now, then in (

@@ -1,4 +1,4 @@
-"""Settings, packages and hosts that differ between two trials, in the order in which they can explain a difference."""
+"""Settings, packages and hosts that differ between two trials, those first that best explain the difference in time."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import cut
 
 MOST = 10  # most culprits that are reported
-UNLIKELY = 0.02  # weight of a kind of part that such a culprit rarely changes
+UNLIKELY = 0.02  # factor on the weight of a fact for kinds of parts that `_EXPLAINS` does not list for it
 NEUTRAL = (
     "address",
     "made_at",
     "blocked_outside_clock",
     "shows",
     "validated",
-)  # facts of a cluster that change nothing
-CORES = 0.25  # least difference of a host's busy cores that is reported
+)  # facts of a cluster that do not affect times
+CORES = 0.25  # smallest difference in the cores used by other processes that is reported
 OF_DASK = ("dask", "distributed", "dask-expr")
-# Packages of a family with another name: `distributed` pins one release of `dask`.
+# Packages to sort next to a package of another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
 
 _TASKS = (PartKind.GRAPH, PartKind.GRAPH_SIZE, PartKind.CHUNKS, PartKind.SLOWER)
 _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
-# Kind of culprit, pattern of its name, weight, and the kinds of parts that it changes. The first row that fits counts.
+# Kind of fact, pattern of its name, weight, and kinds of parts that it can explain. The first matching row counts.
 _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("point", r"workers|threads_per_worker|workers@.*", 1.0, (PartKind.THREADS, PartKind.START_UP, PartKind.WAITING)),
     ("point", r"fault", 1.0, (PartKind.LOST, PartKind.PAUSED, PartKind.SLOWER, PartKind.WAITING)),
@@ -58,7 +58,7 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("package", r".*", 0.2, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS)),
     ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
 )
-# Kinds of load of a host, by the names of facts
+# Columns of load on a host, by the name of the fact
 _LOAD = {"cores used by other processes": "others", "cores used by other virtual machines": "stolen"}
 _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
 
@@ -71,7 +71,7 @@ class DifferingFact:
     name: str
     a: str  # value in A; empty if A lacks it
     b: str
-    explains_s: float = 0.0  # seconds of the named parts, each weighted by how often such a fact changes its kind
+    explains_s: float = 0.0  # seconds of the named parts, weighted by how likely this fact explains each
 
     def __str__(self) -> str:
         """`dask 2024.10.0 → 2024.11.0`."""
@@ -85,7 +85,7 @@ class DifferingFact:
 def changed_packages(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[DifferingFact, ...]:
     """Packages whose versions differ, by normalised names (PEP 503).
 
-    Those whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours.
+    Sorted so that packages whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours.
     """
     left, right = ({normalise(str(name)): str(version) for name, version in side.items()} for side in (a, b))
     names = sorted(left.keys() | right.keys(), key=lambda name: (_FAMILY.get(name, name.partition("-")[0]), name))
@@ -97,7 +97,7 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
     """All that differs between the facts of two trials."""
     left, right = dict(_facts(a)), dict(_facts(b))
     found = [*changed_packages(_packages(a), _packages(b))]
-    if found:  # packages say what differs between environments
+    if found:  # the packages tell how the environments differ
         left.pop(("point", ENVIRONMENT), None)
         right.pop(("point", ENVIRONMENT), None)
     for key in dict.fromkeys([*left, *right]):
@@ -108,7 +108,7 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
 
 
 def other_host(facts: Sequence[DifferingFact]) -> bool:
-    """Whether A and B ran on different machines; another load of one machine does not count."""
+    """Whether A and B ran on different machines; a different load on the same machine does not count."""
     return any(each.kind == "host" and each.name not in _LOAD for each in facts)
 
 

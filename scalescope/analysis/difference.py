@@ -1,23 +1,22 @@
-"""Why B took longer than A: the seconds between two runs, divided without remainder.
+"""Why B took longer than A: divides the difference of two runs, in seconds, into parts without remainder.
 
-What a trial paid for is its `Account`: every thread-second is charged to a task prefix (it ran, or idle threads waited
-for it), or to an overhead such as transfer or a line of the client. Divided by the threads asked for, charges add up
-to the seconds of the call.
+The `Account` of a trial charges every thread-second to a task prefix (its tasks ran, or idle threads waited for them)
+or to an overhead, such as transfers or a line of the client. All charges, divided by the requested threads, add up to
+the seconds of the call.
 
-The seconds `s` of a prefix are a product: tasks × seconds per task ÷ tasks at once. Its difference between A and B is
-divided by the logarithms of the factors' ratios (Ang 2004: additive LMDI-I), which leaves no remainder:
+The seconds `s` of a prefix are a product: tasks × seconds per task ÷ tasks at once. Their difference between A and B is
+divided in proportion to the logarithms of the factors' ratios (additive LMDI-I, Ang 2004), which leaves no remainder:
 
     s_B - s_A = L × (ln of the ratio of tasks + ln of that of seconds per task - ln of that of tasks at once)
 
-where L is the logarithmic mean of s_A and s_B. What fewer threads explain of the last factor is the part `threads`; the
-rest is `waiting`. More tasks that ran on threads which were idle before cost nothing: opposite terms cancel. If a stage
-is cut otherwise (more tasks, each shorter), its terms are one part, `chunks`. Overheads that grow with the tasks are
-charged to the prefixes with more tasks, as far as their growth goes; what is left of those that grow with the graphs'
-bytes is charged to the bytes that were sent for each task.
+where L is the logarithmic mean of s_A and s_B. The last term is split: `threads` is the share that fewer threads
+explain, `waiting` the rest. Additional tasks on threads that were idle before cost nothing: opposite terms cancel. If a
+stage is cut into other tasks (more of them, each shorter), its terms become one part, `chunks`. Overheads that grow
+with the number of tasks are charged to the prefixes with more tasks, up to the growth in tasks. If an overhead also
+grows with the bytes of graphs, its remaining growth is charged to the bytes that were sent for each task.
 
 Intervals come from a bootstrap over trials (Efron 1979) of the parts' shares of ln(B / A), because a busy host
-multiplies all seconds of a trial. They are widened to Student's t and to the number of parts that are large enough to
-be named, because there are few trials and many parts.
+multiplies all seconds of a trial. They are widened, because trials are few (Student's t) and parts are many.
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ from scalescope.model.words import size
 
 SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
-ALPHA = 0.01  # chance that any part of two equal runs is named
-# Least size of a part for its row to get a name
-LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock, where repeats take equally long
-LEAST_S = 0.05  # seconds in real time: other processes of the host may take as much
-# Share otherwise, by the fewest trials of a side: chance alone parts two groups of 3 in 1 of 10 cases, of 5 in 1 of 126
+ALPHA = 0.01  # chance that any part is named if both runs are equal
+# Smallest parts that are named:
+LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock if repeats take equally long
+LEAST_S = 0.05  # seconds, in real time: other processes on the host may take as much
+# Share otherwise, by trials of the smaller side: chance alone separates groups of 3 in 1 of 10 cases, of 5 in 1 of 126
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
-LEAST_SENT = 100_000  # bytes of graphs; fewer cost nothing to speak of
-CUT_OTHERWISE = 0.2  # two opposite terms are one part, `chunks`, from this ratio of the smaller to the larger
-ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
+LEAST_SENT = 100_000  # bytes of graphs; the cost of fewer bytes is negligible
+CUT_OTHERWISE = 0.2  # opposite terms become `chunks` if the smaller is at least this share of the larger
+ALIKE = 0.05  # smallest share of all seconds from which a prefix tells whether all tasks are slower by one factor
 EQUAL = 1e-9  # seconds; smaller amounts count as 0
 
 
 class PartKind(StrEnum):
     """Reason why B took more or fewer seconds than A."""
 
-    GRAPH = "graph"  # tasks that are new, gone, or more
+    GRAPH = "graph"  # tasks are new or gone, or their number changed
     CHUNKS = "chunks"  # the same work, cut into other tasks
     GRAPH_SIZE = "graph-size"  # more bytes of graphs were sent for each task
     SLOWER = "slower"  # each task of a prefix took longer
-    MACHINE = "machine"  # all tasks took longer by one factor, on another host or beside other processes
-    THREADS = "threads"  # fewer threads
+    MACHINE = "machine"  # all tasks took longer by one factor: another host, or load by other processes
+    THREADS = "threads"  # fewer threads were requested
     WAITING = "waiting"  # fewer tasks of a prefix ran at once, and threads waited for them
     TRANSFER = "transfer"
     SERIALISATION = "serialisation"
@@ -73,7 +72,7 @@ class PartKind(StrEnum):
     OTHER_CLUSTER = "other-cluster"
 
 
-# Overheads that are work: twice the threads do them in half the seconds
+# Overheads that threads share like work: twice the threads take half the seconds
 _WORK = (PartKind.TRANSFER, PartKind.SERIALISATION, PartKind.SPILL, PartKind.LOST)
 # Overheads that grow with the number of tasks
 _PER_TASK = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.SERIALISATION, PartKind.TRANSFER)
@@ -86,9 +85,9 @@ class PrefixAccount:
     tasks: int  # number of tasks that finished
     busy_s: float  # thread-seconds in which these tasks ran
     idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
-    first_s: float = 0.0  # start of the first of these tasks, in seconds
+    first_s: float = 0.0  # time at which the first of these tasks started, in seconds
     sent_at: str = ""  # line of the client that sent most of these tasks, `my_job.py:61 prepare`; empty when unknown
-    frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
+    frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by `CALL at LINE` in the user's code
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,8 @@ class Account:
 
     threads: int  # threads asked for
     prefixes: Mapping[str, PrefixAccount]
-    overheads: Mapping[Overhead, float]  # thread-seconds by kind
-    free: float | None = None  # share of the tasks' time that other processes of the host left them; None: unknown
+    overheads: Mapping[Overhead, float]  # thread-seconds
+    free: float | None = None  # share of the tasks' time that other processes on the host left to them; None: unknown
     sent_bytes: float = 0.0  # bytes of the graphs that the client sent; 0 when unknown
 
     @property
@@ -122,7 +121,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Match:
-    """Prefixes of A and B that are the same tasks; one side is empty for tasks that are new or gone."""
+    """Prefixes of A and B that name the same tasks; one side is empty if the tasks are new or gone."""
 
     a: tuple[str, ...]
     b: tuple[str, ...]
@@ -146,12 +145,12 @@ class DifferencePart:
     named: bool = False  # True if the difference is large enough, and not chance
     tasks: tuple[float, float] | None = None  # number of tasks of A and of B, on average over trials
     per_task_s: tuple[float, float] | None = None
-    where: str = ""  # line at which threads of a part were longer, or that sent the tasks
+    where: str = ""  # line of code in which tasks became slower, or that sent the tasks
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The ledger; `seconds` of all parts add up to `b_s` - `a_s`, `thread_s` to `b_thread_s` - `a_thread_s`."""
+    """All parts: their `seconds` add up to `b_s` - `a_s`, their `thread_s` to `b_thread_s` - `a_thread_s`."""
 
     a_s: float  # seconds of the call, on average over trials
     b_s: float
@@ -160,7 +159,7 @@ class Difference:
     threads: tuple[int, int]  # threads asked for
     trials: tuple[int, int]
     parts: tuple[DifferencePart, ...]  # the named parts, the largest first; then the others
-    matches: tuple[Match, ...]  # prefixes that do not have the same name on both sides
+    matches: tuple[Match, ...]  # matches whose prefixes have different names in A and B
     seed: int = SEED
 
     @property
@@ -173,9 +172,9 @@ class Difference:
 
 
 def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, other_host: bool = False) -> Difference:
-    """Divide what B took longer than A; each has at least one trial of one size.
+    """Divide the seconds by which B took longer than A; each side has at least one trial, all of one size.
 
-    `virtual`: the clock is a simulated cluster's. `other_host`: they ran on different machines.
+    `virtual`: both ran on a virtual clock. `other_host`: A and B ran on different machines.
     """
     sides, overheads, threads = (_means(a), _means(b)), _overheads(a, b), (a[0].threads, b[0].threads)
     matches = match(*sides)
@@ -207,7 +206,7 @@ def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, oth
 
 
 def _means(accounts: Sequence[Account]) -> dict[str, PrefixAccount]:
-    """The prefixes of all trials of a side; numbers are means over them."""
+    """The prefixes of one side, with means over its trials."""
     found: dict[str, list[PrefixAccount]] = {}
     for account in accounts:
         for name, each in account.prefixes.items():
@@ -232,7 +231,7 @@ def _mean(own: Sequence[PrefixAccount], count: int) -> PrefixAccount:
 
 
 def match(a: Mapping[str, PrefixAccount], b: Mapping[str, PrefixAccount]) -> tuple[Match, ...]:
-    """Prefixes that are the same tasks: by name, by the names that fusion joined, then by line and number of tasks."""
+    """Match prefixes by name, then by names joined by fusion, then by number of tasks and line of code."""
     found = [Match((name,), (name,), "name") for name in b if name in a]
     left, right = ([name for name in own if name not in other] for own, other in ((a, b), (b, a)))
     for whole, pieces, swapped in ((b, left, False), (a, right, True)):
@@ -269,12 +268,12 @@ def _same_line(one: PrefixAccount, other: PrefixAccount) -> bool:
 
 
 def _function(line: str) -> str:
-    # a line of code without its number, which other edits move
+    # A line of code without its line number, which changes if code above is edited.
     return re.sub(r":\d+(?= |$)", "", line)
 
 
 def _overheads(a: Sequence[Account], b: Sequence[Account]) -> tuple[list[Overhead], list[Overhead]]:
-    """The overheads of both, by their names in A and in B: a line of the client may have moved."""
+    """All overheads, as named in A and as named in B: line numbers of the client may differ."""
     sides = [dict.fromkeys(overhead for account in side for overhead in account.overheads) for side in (a, b)]
     rest = {each: _function(each.name) for each in sides[1] if each not in sides[0]}
     in_a, in_b = [*sides[0]], [*sides[0]]
@@ -291,11 +290,11 @@ def _overheads(a: Sequence[Account], b: Sequence[Account]) -> tuple[list[Overhea
 
 @dataclass(frozen=True)
 class _Costs:
-    """Thread-seconds; a row for each sample of trials, a column for each match or overhead."""
+    """Thread-seconds of one side: a row per trial or bootstrap sample, a column per match or overhead."""
 
     tasks: Floats
     busy: Floats
-    whole: Floats  # busy, and idle threads that waited
+    whole: Floats  # `busy` plus the seconds of idle threads that waited for these tasks
     overheads: Floats
     sent: Floats  # bytes of graphs, in one column
 
@@ -335,7 +334,7 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Divided:
-    """Terms, one row per sample: those of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
+    """Terms of the division, one row per sample. `flat` has those of matches, of all tasks, and of overheads."""
 
     terms: Mapping[PartKind, Floats]
     threads: Floats
@@ -365,7 +364,7 @@ def _divide(
     overheads: Sequence[Overhead],
     threads: tuple[int, int],
     cut: Bools,
-    machine: tuple[float, float],  # least and largest logarithm of a ratio of seconds that machines can explain
+    machine: tuple[float, float],  # limits for the logarithm of the factor charged to `MACHINE`
     by_threads: bool,
 ) -> _Divided:
     """The terms, in seconds of the call or in thread-seconds (`by_threads`)."""
@@ -377,7 +376,7 @@ def _divide(
     mean = _log_mean(left, right) * both
     tasks = mean * _log_ratio(a.tasks, b.tasks, both)
     slower = mean * _log_ratio(a.busy, b.busy, both) - tasks
-    # New and gone tasks differ by number; tasks that took no seconds on one side, by duration.
+    # Tasks missing on one side count as more or fewer tasks; tasks that took no time on one side count as slower.
     one_side = ~both & ((a.tasks == 0) | (b.tasks == 0))
     tasks = np.where(one_side, whole, tasks)
     slower = np.where(~both & ~one_side, whole, slower)
@@ -421,7 +420,7 @@ def _divide(
 
 
 def _cut_otherwise(a: _Costs, b: _Costs) -> Bools:
-    """Whether a match has more tasks that are shorter, or fewer that are longer."""
+    """Whether each match has more but shorter tasks, or fewer but longer tasks."""
     both = (a.busy > 0) & (b.busy > 0) & (a.tasks > 0) & (b.tasks > 0)
     tasks = _log_ratio(a.tasks, b.tasks, both)
     each = _log_ratio(a.busy, b.busy, both) - tasks
@@ -433,11 +432,11 @@ def _cut_otherwise(a: _Costs, b: _Costs) -> Bools:
 
 
 def _log_mean(a: Floats, b: Floats) -> Floats:
-    """The logarithmic mean; 0 if one is 0."""
+    """The logarithmic mean of `a` and `b`; 0 if either is 0."""
     there = (a > 0) & (b > 0)
     low, high = np.where(there, a, 1.0), np.where(there, b, 1.0)
     ratio = np.log(high / low)
-    near = np.abs(ratio) < 1e-6  # rounding makes the quotient coarse there, and the mean is as good
+    near = np.abs(ratio) < 1e-6  # there the quotient suffers from rounding; the arithmetic mean is accurate
     found: Floats = np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio)) * there
     return found
 
@@ -460,7 +459,7 @@ def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
-    """The least and the largest logarithm of a ratio of seconds that other load of the same host can explain."""
+    """Limits for the logarithm of the factor by which load from other processes can have slowed all tasks."""
     known = [[account.free for account in side if account.free] for side in (a, b)]
     if not all(known):
         return 0.0, 0.0
@@ -469,7 +468,7 @@ def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
 
 
 def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
-    """Logarithm of the factor by which all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
+    """Logarithm of the factor by which all tasks are slower, or all faster; else 0. Shape (samples, 1)."""
     tells = there & (seconds >= ALIKE * seconds.sum(axis=1, keepdims=True))
     low = np.where(tells, ratios, np.inf).min(axis=1, initial=np.inf)
     high = np.where(tells, ratios, -np.inf).max(axis=1, initial=-np.inf)
@@ -477,11 +476,11 @@ def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
     return np.where(np.isfinite(found), found, 0.0)[:, None]
 
 
-# ------------------------------------------------------------------ chance
+# ------------------------------------------------------------------ intervals
 
 
 def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divide: Callable[..., _Divided]) -> Floats:
-    """The standard error of each term, in seconds; all terms over `_ratio_unit` add up to ln(B / A)."""
+    """The standard error of each term, in seconds. The terms divided by `_ratio_unit` add up to ln(B / A)."""
     rng = np.random.default_rng(SEED)
     drawn = []
     for side in costs:
@@ -490,13 +489,13 @@ def _spread(costs: Sequence[_Costs], threads: tuple[int, int], divide: Callable[
     fewest = min(len(side.tasks) for side in costs)
     terms = divide(*drawn, by_threads=False).flat / _ratio_unit(drawn, threads)[:, None]
     unit = _ratio_unit([side.mean for side in costs], threads)
-    # a bootstrap of n trials has (n - 1) / n of the variance
+    # A bootstrap of n trials underestimates the variance by the factor (n - 1) / n.
     found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1)) * unit
     return found
 
 
 def _ratio_unit(costs: Sequence[_Costs], threads: tuple[int, int]) -> Floats:
-    """The logarithmic mean of the seconds of both sides."""
+    """The logarithmic mean of the seconds of A and B, at least `EQUAL`."""
     return np.maximum(_log_mean(costs[0].total / threads[0], costs[1].total / threads[1]), EQUAL)
 
 
@@ -505,7 +504,7 @@ def _quantile(freedom: int, parts: int) -> float:
 
 
 def _least(shorter_s: float, fewest: int, *, virtual: bool, varies: bool) -> float:
-    """Least seconds of a part that is named, by the shorter side's seconds and the fewest trials of a side."""
+    """Smallest seconds of a part that is named. `fewest`: number of trials of the side with fewer trials."""
     if virtual and not varies:
         return LEAST_EQUAL * shorter_s
     share = max((few, share) for few, share in LEAST.items() if few <= fewest)[1]
@@ -513,12 +512,12 @@ def _least(shorter_s: float, fewest: int, *, virtual: bool, varies: bool) -> flo
 
 
 def _part(kind: PartKind, seconds: float, thread_s: float, reach: float | None, least: float) -> DifferencePart:
-    """A part that is named if it is large enough, and its interval (`reach` to both sides) excludes 0."""
+    """A part. It is named if it has at least `least` seconds and its interval (± `reach`) excludes 0."""
     low, high = (None, None) if reach is None else (seconds - reach, seconds + reach)
     return DifferencePart(kind, "", seconds, thread_s, low, high, abs(seconds) >= max(least, reach or 0.0))
 
 
-# ------------------------------------------------------------------ in numbers
+# ------------------------------------------------------------------ numbers of a part
 
 
 def _of_tasks(part: DifferencePart, at: Match, sides: tuple[Mapping[str, PrefixAccount], ...]) -> DifferencePart:
@@ -533,7 +532,7 @@ def _of_tasks(part: DifferencePart, at: Match, sides: tuple[Mapping[str, PrefixA
 
 
 def _grown(own: Sequence[Sequence[PrefixAccount]]) -> str:
-    """The frame in which a task takes most of its additional seconds; empty if profiles are unknown."""
+    """The frame in which a task spends most of its additional seconds; empty if there is no profile."""
     per_task: list[dict[str, float]] = [{}, {}]
     for side, found in zip(own, per_task, strict=True):
         count = max(sum(each.tasks for each in side), 1)

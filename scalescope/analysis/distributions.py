@@ -1,4 +1,4 @@
-"""Distributions and a search for roots: the few functions of SciPy that are needed here, without its 125 MB."""
+"""Distributions and root finding: the few functions that would otherwise need SciPy (125 MB)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from statistics import NormalDist
 
 NORMAL = NormalDist()
 _TERMS = 300  # terms of the continued fraction; it converges within about the square root of its parameters
-_HALVINGS = 200  # more halvings than an interval of floats allows
+_HALVINGS = 200  # more halvings than any interval of floats can undergo
 
 
 @lru_cache(maxsize=4096)
 def t_cdf(t: float, freedom: float) -> float:
-    """Student's t distribution."""
+    """Cumulative distribution function of Student's t with `freedom` degrees of freedom."""
     square = t * t
     x, rest = (freedom / (freedom + square), square / (freedom + square)) if square < math.inf else (0.0, 1.0)
     tail = _incomplete_beta(freedom / 2, 0.5, x, rest) / 2

@@ -1,4 +1,4 @@
-"""The structured events and the fine metrics of a trial, and what they tell about waits of tasks."""
+"""Reads structured events and fine metrics of a trial from its tables, such as waits of tasks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Waits = Sequence[tuple[float, float, bool]]  # begin and end of each wait, and w
 
 
 def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Time and message of the events of one topic whose message is an object."""
+    """Time and message of all events of one topic whose message is a JSON object."""
     rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
     found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
     return [(when, message) for when, message in found if isinstance(message, dict)]
 
 
 def fine_seconds(tables: Tables) -> Iterator[tuple[str, str, str, float]]:
-    """Context, prefix, activity and seconds of each of distributed's fine metrics that is a time."""
+    """Context, prefix, activity and seconds of each of distributed's fine performance metrics in seconds."""
     table = tables.get("fine_metrics", {})
     columns = (table.get(name, ()) for name in ("context", "prefix", "activity", "unit", "value"))
     for context, prefix, activity, unit, value in zip(*columns, strict=True):
@@ -30,7 +30,7 @@ def fine_seconds(tables: Tables) -> Iterator[tuple[str, str, str, float]]:
 
 
 def task_waits(tables: Tables) -> Mapping[int, Waits]:
-    """Waits of tasks that sent tasks, or gave up their thread, by row of the table `tasks`."""
+    """Waits of tasks that sent other tasks or gave up their thread, by row of the table `tasks`."""
     found = dict[int, list[tuple[float, float, bool]]]()
     for _, each in told(tables.get("events", {}), TASK_WAITS):
         found.setdefault(int(each["row"]), []).extend((float(a), float(b), bool(held)) for a, b, held in each["waits"])

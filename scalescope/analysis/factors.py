@@ -1,8 +1,8 @@
 """The efficiency at each size of a sweep as a product of factors, as the POP project divides it.
 
-Each factor takes its parts of the worker time away from the threads' time that the previous factors have left, and is
-the share that remains; hence the product of all is the efficiency. `WORK` compares the work with that of the smallest
-size, for equal items. See co-design.pop-coe.eu/metrics.
+Each factor subtracts its parts of the worker time from the time that the previous factors left; the factor is the share
+that remains. Hence the product of all factors is the efficiency. `WORK` compares the work per item with that of the
+smallest size. See co-design.pop-coe.eu/metrics.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Factor:
 
     title: str
     parts: tuple[str, ...]  # parts of `WORKER_TIME` that lower it
-    help: str  # condition that held for this share of the time
+    help: str  # what was true during the share of time that the factor gives
 
 
-# Factors in their order. Each part of the worker time besides `WORKING` belongs to one of them.
+# Factors in the order in which they divide the time. Each part of worker time outside `WORKING` belongs to one factor.
 FACTORS: Mapping[str, Factor] = {
     "client": Factor("client", ("client", "other_cluster"), "the client had sent tasks that had not ended"),
     "present": Factor("threads there", ("late_start", "lost"), "threads were there, and nothing had to be repeated"),
@@ -36,11 +36,11 @@ FACTORS: Mapping[str, Factor] = {
         "transfer", ("transfer", "serialisation", "spill", "paused"), "threads waited neither for inputs nor for memory"
     ),
 }
-WORK = "work"  # T1 of the smallest size for as many items, divided by T1
+WORK = "work"  # work per item at the smallest size, divided by work per item
 TITLES: Mapping[str, str] = {name: factor.title for name, factor in FACTORS.items()} | {WORK: "work inflation"}
-# Parts that can lie outside the makespan, to which the efficiency refers; the client's first
+# Parts that can lie outside the makespan, in the order in which they are cut to it: efficiency refers to the makespan
 OUTSIDE = ("client", "other_cluster", "late_start", "no_runnable_task", "tail")
-FALLS = 0.9  # a factor is named if its value at the largest size is below this share of the one at the smallest
+FALLS = 0.9  # a factor is named if its value at the largest size is below this share of that at the smallest size
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class SizeFactors:
     """The factors at one size; geometric means over repeats."""
 
     point: Point
-    factors: Mapping[str, float]  # values by name: `FACTORS`, then `WORK`; above 1 if more ran than was asked for
+    factors: Mapping[str, float]  # values of `FACTORS` and `WORK`, by name; above 1 if more threads ran than requested
 
     @property
     def efficiency(self) -> float:
-        """T1 / (P × makespan), as in the table of points."""
+        """T1 / (P × makespan), as in the table of points: the product of `FACTORS`."""
         return math.prod(value for name, value in self.factors.items() if name != WORK)
 
     @property
     def speedup(self) -> float:
-        """T1 of the smallest size for as many items / (P × makespan): speed-up per thread."""
+        """Speed-up per thread, relative to the work per item at the smallest size."""
         return math.prod(self.factors.values())
 
     def to_mapping(self) -> dict[str, float]:
@@ -76,19 +76,19 @@ def of_metrics(metrics: Metrics, threads: int) -> dict[str, float]:
     worked = metrics.efficiency * left
     if not worked > 0 or not sum(parts[part] for part in WORKING) > 0:
         return {}
-    # summed up from the work, so that no rounding makes a share negative
+    # Add parts up, starting from the work: subtracting them could make a share negative by rounding.
     found: dict[str, float] = {}
     after = sum(parts[part] for part in WORKING)
     for name in reversed(tuple(FACTORS)):
         before = after + sum(parts[part] for part in FACTORS[name].parts)
         found[name], after = after / before, before
-    # corrects for more tasks than threads, and for more threads than requested
+    # Correct for more tasks than threads at once, and for more threads than requested.
     found["present"] *= worked / sum(parts[part] for part in WORKING) * after / left
     return {name: found[name] for name in FACTORS}
 
 
 def by_size(sizes: Sequence[tuple[Point, Sequence[Metrics]]]) -> tuple[SizeFactors, ...]:
-    """The factors of points that differ in size only, smallest first; empty if a size has none."""
+    """The factors of points that differ in size only, smallest size first; empty if any point has no factors."""
     found: list[SizeFactors] = []
     unit = 0.0
     for point, trials in sizes:

@@ -1,4 +1,4 @@
-"""Costs fitted to a recorded trial: speed of the cluster's links, and seconds of a worker for a task and a byte.
+"""Fits costs to a recorded trial: the bandwidth of links, and a worker's seconds per task and per byte.
 
 The simulated cluster charges these costs at sizes that were not run. A cost that a trial cannot tell is None.
 """
@@ -21,23 +21,23 @@ from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
-LARGE_BYTES = 500_000  # fewest bytes of a transfer, or of all the client's data, that tell a bandwidth
-LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # fewest bytes and seconds of all transfers that tell the bandwidth
-SHARE_OF_LINKS = 0.2  # least share of links, rather than packing, in a transfer or in a wait for results
+LARGE_BYTES = 500_000  # fewest bytes of one transfer, or of all data of the client, to derive a bandwidth from
+LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # fewest bytes and seconds of all transfers to derive a bandwidth from
+SHARE_OF_LINKS = 0.2  # share of a transfer, or of a wait for results, that is charged to links at least
 MUCH_FASTER = 10.0  # largest bandwidth of the client, as a multiple of that of all workers together
-LEAST_TRANSFERS = 4  # fewest transfers that tell the latency
-# Quantiles of undisturbed transfers: of the rate, weighted by bytes; of the latency, by transfers
+LEAST_TRANSFERS = 4  # fewest transfers to derive the latency from
+# Quantiles that stand for undisturbed transfers: of rates, weighted by bytes; of latencies
 UNSHARED, UNDISTURBED = 0.8, 0.25
-SAME_RATE = 0.1  # relative error of a rate, up to which links explain it
-TRIED = 40  # bandwidths of each link that are tried
+SAME_RATE = 0.1  # relative error of a rate up to which a pair of bandwidths explains it
+TRIED = 40  # number of worker bandwidths that are tried; of client bandwidths, twice as many
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
-GROWN = 0.1  # least relative growth of durations over the measured sizes that counts
-SAME_FIT = 0.02  # relative errors below this count as 0, so that the simpler curve is taken
+GROWN = 0.1  # smallest relative growth of durations over the measured sizes that is fitted
+SAME_FIT = 0.02  # relative errors below this count as 0, so that the first curve is taken
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Results that came to the client when all tasks had ended, over its link and those of all workers at once."""
+    """Results that the client fetched from all workers at once, after all tasks had ended."""
 
     nbytes: float
     seconds: float
@@ -50,17 +50,17 @@ class Fetched:
 
 @dataclass(frozen=True)
 class ResultLinks:
-    """Bandwidths of links that explain how long results took to come to the client."""
+    """Pairs of bandwidths that explain how long the client took to fetch results."""
 
     nbytes: float
-    worker: Floats  # bytes a second of each worker's link, the best explanation first
-    client: Floats  # bytes a second of the links of scheduler and client
+    worker: Floats  # bytes a second of each worker's link; the pair that explains best comes first
+    client: Floats  # bytes a second of the links of scheduler and client, by pair
 
     @classmethod
     def of_sizes(cls, found: Sequence[Fetched], bandwidth: float | None) -> ResultLinks:
-        """Explain the rates at all sizes; one size does not tell whose link was the limit.
+        """The pairs that explain the rates at all sizes; a single size does not tell whose link was the limit.
 
-        `bandwidth`: bytes a second of a worker's link, if transfers between workers told it.
+        `bandwidth`: bytes a second of a worker's link, if known from transfers between workers.
         """
         largest = max(found, key=lambda each: each.workers)
         least = max(each.rate / each.workers for each in found)
@@ -72,13 +72,13 @@ class ResultLinks:
         error = np.sqrt(np.mean(off**2, axis=0))
         order = np.argsort(error)
         order = order[error[order] <= max(SAME_RATE, 2 * float(error.min()))]
-        # Where the client's link alone explains every rate, it is taken for the limit, as by `_client_bandwidth`.
+        # Prefer pairs in which the client's link alone explains every rate, as `_client_bandwidth` assumes.
         alike = np.abs(off).max(axis=0)[order] <= SAME_RATE
         order = order[np.argsort(np.where(alike, -worker[order], 0.0), kind="stable")]
         return cls(largest.nbytes, worker[order], client[order])
 
     def seconds(self, workers: int) -> tuple[float, float, float]:
-        """The least, the best explained and the most seconds in which the results come from this many workers."""
+        """Seconds to fetch the results from this many workers: least, by the best pair, and most."""
         found = self.nbytes * _seconds_per_byte(workers, self.worker, self.client)
         return float(found.min()), float(found[0]), float(found.max())
 
@@ -93,26 +93,25 @@ class FittedCosts:
     """Costs of one cluster, in seconds and bytes."""
 
     bandwidth: float | None = None  # bytes a second of a worker's link, each way
-    latency_s: float | None = None  # seconds of a transfer besides those for its bytes
+    latency_s: float | None = None  # seconds of a transfer that do not depend on its bytes
     cpu_s_per_byte: float | None = None  # seconds per byte for packing on one side, or unpacking on the other
-    worker_s: float | None = None  # seconds that a task costs its thread besides its duration
+    worker_s: float | None = None  # seconds for which a task occupies its thread in addition to its duration
     client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
-    fetched: Fetched | None = None  # results that came to the client; None if they tell no bandwidth
-    results: ResultLinks | None = None  # links that explain this at all sizes
+    fetched: Fetched | None = None  # results fetched by the client; None if they are too few to derive a bandwidth
+    results: ResultLinks | None = None  # links that explain `fetched` at all sizes
 
     @property
     def message_s(self) -> float | None:
-        """Seconds of a worker's event loop for a transfer: half of the latency, for each of the two sides.
+        """Seconds that a transfer costs the event loop of each of the two workers: half of the latency.
 
-        At most `worker_s`, since a longer latency is due to bytes after all; and `worker_s` if nothing moved between
-        workers.
+        At most `worker_s`, since a longer latency must come from bytes; `worker_s` if nothing moved between workers.
         """
         half_s = None if self.latency_s is None else self.latency_s / 2
         return min((each for each in (half_s, self.worker_s) if each is not None), default=None)
 
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
-        """Combine the costs of several sizes: for moving data, the costs of the least disturbed trial."""
+        """Combine the costs of several sizes; for transfers, take the fastest, since disturbances only slow them."""
         bandwidth = max((each.bandwidth for each in costs if each.bandwidth is not None), default=None)
         client = max((each.client_bandwidth for each in costs if each.client_bandwidth is not None), default=None)
         fetched = [each.fetched for each in costs if each.fetched is not None]
@@ -131,7 +130,7 @@ class FittedCosts:
 
 
 def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = None) -> FittedCosts:
-    """`packing`: seconds per byte on one side, of a cluster that knows them; None: distributed's metrics tell."""
+    """Fit one trial. `packing`: seconds per byte to pack or unpack, if known; None: from distributed's metrics."""
     data = scattered_data(tables)
     moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
@@ -143,7 +142,7 @@ def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = Non
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
     last = _last(tables)
     fetched = float(np.asarray(tables["tasks"]["nbytes"], np.float64)[last].sum()) if gathered(tables) else 0.0
-    packed = 2 * float(moved.sum()) + fetched  # bytes handled on both sides, or by a worker for the client
+    packed = 2 * float(moved.sum()) + fetched  # bytes packed or unpacked by workers
     cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES) if packing is None else packing
     on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
     bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
@@ -157,7 +156,7 @@ def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = Non
         fetched=results if _tells(results.nbytes, results.seconds) else None,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
-        # A bandwidth from which no packing was taken includes it.
+        # 0 seconds are kept only with a bandwidth, which then includes the time of packing.
         cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s_per_byte > 0 or bandwidth) else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
@@ -166,14 +165,14 @@ def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = Non
 def _client_bandwidth(
     tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, results: Fetched
 ) -> float | None:
-    """Bandwidth by scattered data, or by results for which the client waited when all tasks had ended.
+    """The client's bandwidth, from scattered data or from results that the client fetched after all tasks had ended.
 
-    Both pass the links of scheduler and client one after the other, and the links of all workers at once.
+    Such data pass the links of scheduler and client one after the other, and the links of all workers in parallel.
     """
     client = tables.get("client", {})
     scattering = [str(what).endswith(".scatter") for what in client.get("what", ())]
     sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
-    if max(data.workers, default=0) > 1 or not all(data.first):  # copied between workers, too, or older than the trial
+    if max(data.workers, default=0) > 1 or not all(data.first):  # also copied between workers, or older than the trial
         sent = []
     sent.append((results.nbytes, results.seconds))
     workers = bandwidth * len(attempts.addresses)
@@ -185,7 +184,7 @@ def _tells(nbytes: float, seconds: float) -> bool:
 
 
 def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> Fetched:
-    """Results for which the client waited when all tasks had ended; the seconds are without those of packing."""
+    """Results that the client fetched after all tasks had ended, and the seconds it waited, less those of packing."""
     if (waited_s := waiting(tables)) is None:
         return Fetched(0.0, 0.0, len(attempts.addresses))
     tasks, graphs = tables["tasks"], tables.get("graphs", {})
@@ -213,7 +212,7 @@ def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> Fetch
 
 
 def _last(tables: Tables) -> Bools:
-    """True for each task that no other task needs. A client that fetches results is taken to fetch these."""
+    """True for each task that no other task needs. A client that fetches results is assumed to fetch these."""
     found = np.ones(len(tables["tasks"]["key"]), bool)
     found[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
     return found
@@ -229,7 +228,7 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
 
 
 def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
-    """For each task that fetched from other workers: bytes, seconds, and the number of these workers."""
+    """For each task that fetched inputs from other workers: bytes, seconds, and number of these workers."""
     tasks = tables["tasks"]
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)

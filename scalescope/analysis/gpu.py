@@ -1,10 +1,10 @@
-"""Tells how long the GPUs computed, and the activity of the threads that held them.
+"""Tells how long the GPUs computed, and what the threads that used them did.
 
-The busy thread-seconds of each worker are divided by its samples (`records.GPU`), without remainder: each sample of a
-running task stands for an equal part of them. The part in which NVML saw a kernel is `computing`; the rest is
-`copying` or `loading` where the stack of the thread shows that, and otherwise `python` while the thread was on a core
-and `waiting` while it was not. NVML sees cards, not processes: on a shared card, `computing` is for any of its workers.
-NVML's values are late: a sample of a thread is compared with the value of `LAG_S` later.
+The busy thread-seconds of each worker are divided equally among the samples (`records.GPU`) of its running tasks. The
+share of a sample in which NVML saw a kernel is `computing`. The rest is `copying` or `loading` if the thread's stack
+shows it; otherwise `python` while the thread was on a core, and `waiting` while it was not. NVML sees cards, not
+processes: on a shared card, kernels of any worker count as `computing`. NVML's values are late: a sample of a thread is
+compared with NVML's value `LAG_S` later.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, codes
 from scalescope.analysis.events import Tables
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
 
-# Seconds: NVML updates an H100's value every 0.2 s, for the last 0.14 s: on average 0.17 s late (docs/accuracy.md)
+# Seconds. NVML updates the value of an H100 every 0.2 s, for the last 0.14 s: on average 0.17 s late (docs/accuracy.md)
 LAG_S = 0.17
 USES = 0.05  # mean utilisation, or share of samples that copy, from which tasks count as using the GPU
-APART = 5  # fewest samples of a prefix without others near them that alone decide whether the prefix uses the GPU
+APART = 5  # only samples without tasks of other prefixes nearby tell whether a prefix uses the GPU, if so many exist
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class Card:
     """One GPU during the workload's call."""
 
     workers: tuple[str, ...]  # addresses of workers that use it
-    busy: float  # part of the time in which it computed, from 0 to 1
-    memory_peak: int  # most bytes in use, by any process
-    tasks: float  # mean number of tasks on its workers while any task runs
-    queued: float  # mean number of its tasks that copy, or wait for the card
+    busy: float  # share of the time in which the card computed, from 0 to 1
+    memory_peak: int  # most bytes of the card's memory in use, by all processes
+    tasks: float  # mean number of tasks on the card's workers while any task runs
+    queued: float  # mean number of these tasks that copy or wait for the card
 
 
 @dataclass(frozen=True)
 class GpuTime:
     """The workers' GPUs in a trial."""
 
-    cards: Mapping[str, Card]  # cards by identity; a card that workers share is there once
+    cards: Mapping[str, Card]  # cards by identity; a card that several workers share occurs once
     seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
-    prefixes: Mapping[str, PrefixGpu]  # measurements by prefix of sampled tasks
+    prefixes: Mapping[str, PrefixGpu]  # measurements by task prefix
     using: frozenset[str]  # prefixes whose tasks use the GPU
 
     @property
@@ -53,7 +53,7 @@ class GpuTime:
 
 
 def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None:
-    """Divide the busy thread-seconds of each worker, `busy` by `Attempts.addresses`; None without samples."""
+    """Divide `busy`, the busy thread-seconds of each worker in `Attempts.addresses`; None without samples."""
     table = tables.get("gpu", {})
     when = np.asarray(table.get("time", ()), np.float64) - attempts.epoch
     kept = np.flatnonzero((when >= attempts.begin) & (when <= attempts.end))
@@ -75,7 +75,7 @@ def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None
         "waiting": rest * plain * (1 - np.clip(cpu, 0, 1)),
     }
     count = np.bincount(worker[runs], minlength=len(busy))
-    each = np.where(count > 0, busy / np.maximum(count, 1), 0.0)  # thread-seconds that a row of a worker stands for
+    each = np.where(count > 0, busy / np.maximum(count, 1), 0.0)  # thread-seconds that one sample stands for
     stands_for = np.where(runs, each[worker], 0.0)
     parts: dict[str, Floats] = {
         part: np.bincount(worker[runs], weights=(values * stands_for)[runs], minlength=len(busy)).astype(np.float64)
@@ -114,7 +114,7 @@ def _told_later(worker: Ints, when: Floats, used: Floats) -> Floats:
 
 
 def _apart(card: Ints, prefix: Ints, when: Floats, runs: Bools) -> Bools:
-    """Samples of tasks near which no task of another prefix ran on their card: NVML's delay mixes neighbours."""
+    """True for samples near which no task of another prefix ran on the same card; NVML's delay would mix them."""
     apart = np.zeros(len(when), bool)
     for i in np.unique(card):
         own = np.flatnonzero(runs & (card == i))

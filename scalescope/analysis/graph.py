@@ -11,23 +11,23 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
 from scalescope.analysis.events import Tables
 from scalescope.errors import CaptureError
 
-LEVELS = 32  # levels of a graph, from its roots, whose edges are followed all at once; later edges one by one
+LEVELS = 32  # levels of a graph, counted from its roots, that are computed as arrays; deeper edges one by one
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes and the nodes whose results they need, as compressed sparse rows.
+    """For each node, the nodes whose results it needs, as compressed sparse rows.
 
-    Nodes are the elements of `Attempts`; node `i` needs `needs[first[i]:first[i + 1]]`, all of smaller numbers.
+    Nodes are the elements of `Attempts`; node `i` needs `needs[first[i]:first[i + 1]]`, all of them smaller than `i`.
     """
 
-    first: Ints  # index in `needs` at which the needs of each node begin; shape (nodes + 1,)
+    first: Ints  # index in `needs` at which each node's needs begin; shape (nodes + 1,)
     needs: Ints  # node numbers; shape (edges,)
     known: bool = True  # False: dependencies were not recorded
 
     @classmethod
     def of(cls, nodes: int, node: Ints, needs: Ints, *, known: bool = True) -> Graph:
-        """A graph from its distinct edges in any order; raises `CaptureError` if a node needs a later one."""
+        """A graph from distinct edges in any order; raises `CaptureError` if a node needs a later node."""
         wrong = np.flatnonzero(needs >= node)
         if len(wrong):
             raise CaptureError(
@@ -43,7 +43,7 @@ class Graph:
 
     @classmethod
     def read(cls, tables: Tables, attempts: Attempts) -> Graph:
-        """The graph of one trial. Without dependencies it is known if no `span` exceeds the duration of its task."""
+        """The graph of one trial. If it has no edges, it is known only if no `span` exceeds the task's duration."""
         table = tables.get("dependencies", {})
         task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
         nodes = len(attempts.start)
@@ -81,7 +81,7 @@ class Graph:
 
 
 def longest(value: Floats, step: Floats, begin: Ints, end: Ints) -> Floats:
-    """Raise the value of each edge's end to that of its begin plus the step there; edges are in topological order."""
+    """Longest paths: raise each `value[end]` to `value[begin] + step[begin]`; edges are in topological order."""
     found = value.copy()
     for _ in range(LEVELS):
         if not len(begin):

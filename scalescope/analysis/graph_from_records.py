@@ -23,17 +23,17 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
-PROMPT = 0.2  # share of the mean time between ends of tasks, within which a prompt client reacts to an end
-STEADY, ROUNDS = 0.8, 4  # least share of rounds, and least rounds, in which a client keeps as many tasks running
+PROMPT = 0.2  # a client that sends within this share of the mean time between ends of tasks reacted to an end
+STEADY, ROUNDS = 0.8, 4  # a client keeps a window of tasks if it is full in this share of rounds; fewest rounds
 SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
 
 def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False) -> RecordedGraph:
     """The tasks of a trial, with dependencies, restrictions and submissions.
 
-    A task that was repeated because its worker died occurs once; a task that the client sent again occurs twice. The
-    tasks that a task sent are a graph of their own if it waited for them and nobody else needs them; otherwise, and
-    without `nested`, they belong to the client's previous submission. `virtual`: the trial had a virtual clock.
+    A task that was repeated because its worker died occurs once; a task that the client sent again occurs twice. Tasks
+    that another task sent become a nested graph if that task outlasts them and no other task needs them. Otherwise, or
+    if `nested` is False, they belong to the client's previous submission. `virtual`: the trial had a virtual clock.
     """
     rows = _finished(tables)
     if not rows:
@@ -57,31 +57,31 @@ class _Program:
     begin: float  # seconds since the epoch
     end: float
     work: Work
-    waited_s: Callable[[float], float]  # (time) to seconds for which it had waited for its tasks
-    waited_work_s: Callable[[float], float]  # (time) to seconds of work possible on its cores while it waited
-    # True where it may have waited: before each of its submissions but the first, and before its end
+    waited_s: Callable[[float], float]  # function of time: seconds waited for its tasks so far
+    waited_work_s: Callable[[float], float]  # function of time: seconds of work that its cores could do meanwhile
+    # whether the program may have waited before each submission except the first, and before its end
     awaits: Sequence[bool]
 
     def own_s(self, since: float, until: float) -> float:
-        """Seconds for which the program computed itself."""
+        """Seconds between two times for which the program computed."""
         waited_s = self.waited_work_s(until) - self.waited_work_s(since)
         return _rounded(self.work(until) - self.work(since) - waited_s)
 
 
 @dataclass(frozen=True)
 class _Senders:
-    """Tasks by sender: the client, or other tasks, which are named by their rows."""
+    """Tasks grouped by sender: `CLIENT`, or the row of the task that sent them."""
 
     tables: Tables
     needs: Mapping[int, Sequence[int]]
     times: Sequence[float]  # arrival time of each graph
-    sent: Mapping[int, int]  # index in `times` of each row's graph
+    sent: Mapping[int, int]  # index in `times` of the graph of each task, by row
     rows: Mapping[int, Sequence[int]]  # rows of tasks by sender
     scattered: Scattered
     waits: Mapping[int, Waits]  # waits of tasks that send tasks, by row
-    work: Mapping[str, Work]  # work by worker whose cores tasks shared
+    work: Mapping[str, Work]  # `Work` of the workers whose cores were shared by more tasks than threads
     virtual: bool
-    window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
+    window: int = 0  # number of tasks that the client kept running by sending one for each that ended; or 0
 
     @classmethod
     def read(
@@ -108,7 +108,7 @@ class _Senders:
         return found if len(by_sender) > 1 else found._one_by_one()
 
     def _one_by_one(self) -> _Senders:
-        """These senders, with each task as a submission of its own if the client kept a number of tasks running."""
+        """A copy in which each task is a submission of its own, if the client kept a window of tasks running."""
         tasks, first_known = self.tables["tasks"], self.tables["tasks"]["runnable"]
         rows = sorted(self.sent, key=lambda row: (self.sent[row], first_known[row]))
         times = np.array([self.times[self.sent[row]] for row in rows])
@@ -118,7 +118,7 @@ class _Senders:
         return replace(self, times=times.tolist(), sent={row: i for i, row in enumerate(rows)}, window=size)
 
     def merged(self) -> _Senders:
-        """These tasks with the client as the only sender: graphs that tasks sent join the client's previous graph."""
+        """A copy with the client as the only sender: graphs that tasks sent join the client's previous graph."""
         inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
         last = [0]
         for number in range(1, len(self.times)):
@@ -128,7 +128,7 @@ class _Senders:
 
     @property
     def separate(self) -> bool:
-        """Whether tasks depend only on tasks of the same sender, and no sending task ended before those it sent."""
+        """Whether tasks depend only on tasks of the same sender, and each sending task outlasted the tasks it sent."""
         stop = self.tables["tasks"]["stop"]
         for sender, own in self.rows.items():
             if sender != CLIENT and (sender not in self.sent or max(stop[row] for row in own) > stop[sender]):
@@ -138,7 +138,7 @@ class _Senders:
         return True
 
     def graph(self, sender: int) -> tuple[RecordedGraph, float]:
-        """The graph of this sender, and the seconds for which the sender computed after the graph's end."""
+        """The graph of this sender, and the seconds that the sender computed after the graph had ended."""
         tables, tasks, sent = self.tables, self.tables["tasks"], self.sent
         rows = _in_order(tables, self.rows[sender], self.needs, sent)
         number = {row: i for i, row in enumerate(rows)}
@@ -182,7 +182,7 @@ class _Senders:
         return graph, last.pause_s
 
     def _seconds(self, row: int) -> float:
-        """Seconds for which a task would have computed with a core to itself."""
+        """Seconds that a task would have taken with a core of its own."""
         tasks, work = self.tables["tasks"], self._work(row)
         return _rounded(work(float(tasks["stop"][row])) - work(float(tasks["start"][row])))
 
@@ -194,18 +194,18 @@ class _Senders:
         return any(word(self.tables["tasks"]["prefix"][need]) == BARRIER for need in self.needs[row])
 
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
-        """Each submission of this sender, and one more for its time from the last submission to its end."""
+        """The submissions of this sender, and one more for the time from the last submission to the sender's end."""
         times = [self.times[number] for number in used]
         program = self._client(times) if sender == CLIENT else self._task(sender, times)
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(self.tables["tasks"]["done"][row]))
-        by_end = list[tuple[float, int]]()  # (end, position) of each earlier submission
+        by_end = list[tuple[float, int]]()  # end and position of earlier submissions, sorted
         yield Submission(pause_s=program.own_s(program.begin, times[0]))
         for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = program.awaits[position - 1]
-            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the latest end before it, in `by_end`
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # last end before `time`, in `by_end`
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             own_s = program.own_s(since, time) if pause_s else 0.0
@@ -227,14 +227,14 @@ class _Senders:
         return _Program(begin, end, work, waited_s, _waited(waits, work), awaits)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:
-        """Whether the client may have waited before each graph but the first, by samples or by reactions to ends."""
+        """Whether the client may have waited before each graph except the first: it was seen to, or reacted to ends."""
         found = sent_after_waiting(self.tables, np.array(times), virtual=self.virtual)
         if (waited_s := waiting(self.tables)) is not None and len(times) > 1:
             done = np.sort(np.asarray(self.tables["tasks"]["done"], np.float64))
             last = np.searchsorted(done, times[1:], side="right") - 1
             since = np.where(last >= 0, times[1:] - done[np.maximum(last, 0)], np.inf)
             prompt_s = PROMPT * (done[-1] - done[0]) / len(done)
-            # A graph right after another one comes from a client that did not wait.
+            # A client that sends a graph right after another one did not wait.
             found |= (since <= prompt_s) & (np.diff(times) > prompt_s) & (np.diff(list(map(waited_s, times))) > 0)
         return [bool(each) for each in found]
 
@@ -242,10 +242,10 @@ class _Senders:
 def _window(times: Floats, done: Floats) -> int:
     """Number of tasks that a client kept running by sending one for each that ended (`as_completed`); else 0.
 
-    `times`: when each task was sent, in order. A client that waits for all that it sent keeps none running.
+    `times`: sending times in order; `done`: ends. A client that waits for all its tasks does not keep any running.
     """
     running = np.arange(1, len(times) + 1) - (ended := np.searchsorted(done, times, side="right"))
-    begins = np.flatnonzero(np.diff(ended, prepend=0))  # first tasks that were sent after others had ended
+    begins = np.flatnonzero(np.diff(ended, prepend=0))  # indices of the first task sent after others had ended
     if len(begins) < ROUNDS:
         return 0
     size = int(begins[0])
@@ -254,12 +254,12 @@ def _window(times: Floats, done: Floats) -> int:
 
 
 def _waited(waits: Waits, work: Work) -> Work:
-    """A function of time: the work that others could have done until then on a task's cores while the task waited."""
+    """A function of time: core-seconds available until then during the waits of a task."""
     return lambda time: sum(max(work(min(end, time)) - work(begin), 0.0) for begin, end, _ in waits)
 
 
 def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:
-    """Scattered data that these tasks needed, by row; and its pieces."""
+    """The pieces of scattered data that these tasks needed: their numbers by row, and the pieces."""
     by_row, own, number = dict[int, list[int]](), set(rows), dict[int, int]()
     for row, piece in zip(found.row.tolist(), found.piece.tolist(), strict=True):
         if row in own:
@@ -268,9 +268,9 @@ def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[in
 
 
 def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
-    """Stages whose restricted tasks ran on more workers than each of them was allowed, with the number allowed.
+    """Stages whose restricted tasks together ran on more workers than any of them was allowed; by stage, that number.
 
-    Outputs of a shuffle are such tasks. An output that came to the right worker by chance has no restriction.
+    Outputs of a shuffle are such tasks: each may run on one worker only, unless it was on the right one by chance.
     """
     allowed, ran_on = dict[int, int](), dict[int, set[str]]()
     for row, stage in zip(rows, stages, strict=True):
@@ -281,7 +281,7 @@ def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[
 
 
 def _first_attempts(tables: Tables) -> dict[str, float]:
-    """Mean seconds, by prefix, of attempts that ended without a result, as outputs of a shuffle often do at first."""
+    """Mean seconds, by prefix, of attempts that ended without a result, such as first attempts at shuffle outputs."""
     tasks, seconds = tables["tasks"], defaultdict[str, float](float)
     for _, prefix, activity, lost_s in fine_seconds(tables):
         if activity == "cancelled":
@@ -302,7 +302,7 @@ def _finished(tables: Tables) -> list[int]:
 def _known(tables: Tables, rows: Sequence[int]) -> bool:
     if len(tables.get("dependencies", {}).get("task", ())):
         return True
-    # without dependencies no `span` exceeds the duration of its task
+    # If the tasks really have no dependencies, no `span` exceeds the duration of its task.
     tasks = tables["tasks"]
     durations = {row: tasks["stop"][row] - tasks["start"][row] for row in rows}
     return all(tasks["span"][row] <= duration * (1 + 1e-6) + 1e-6 for row, duration in durations.items())
@@ -315,7 +315,7 @@ def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
     dependencies = tables.get("dependencies", {})
     for task, need in zip(dependencies.get("task", ()), dependencies.get("needs", ()), strict=True):
         row, needed = int(task), int(need)
-        if needed not in rows:  # its result was lost with its worker
+        if needed not in rows:  # the result was lost with its worker: take the attempt that replaced it
             needed = by_key.get(keys[needed], row)
         if row in rows and needed != row:
             needs[row].add(needed)
@@ -326,7 +326,7 @@ def _in_order(
     tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], sent: Mapping[int, int]
 ) -> list[int]:
     tasks = tables["tasks"]
-    # About the order of Dask's priorities, in which the scheduler takes in tasks without needs.
+    # Roughly the order of Dask's priorities: the scheduler receives tasks without needs in that order.
     turn = {row: tasks["start" if needs[row] else "runnable"][row] for row in rows}
     order = sorted(rows, key=lambda row: (sent[row], turn[row], tasks["start"][row], row))
     placed: set[int] = set()
@@ -346,10 +346,10 @@ def _in_order(
 
 
 def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools:
-    """Whether the client may have waited for a result before each graph but the first. `times`: arrivals of graphs.
+    """Whether the client may have waited for a result before each graph except the first; `times`: arrivals of graphs.
 
-    True if a task ended since the previous graph, and meanwhile the client fetched results, waited for longer than the
-    sampling interval of its thread, or waited with no task left. All True if the client was not recorded.
+    True if a task ended since the previous graph, and if since then the client fetched results, waited for longer than
+    the sampling interval of its thread, or waited while no task was left. All True if the client was not recorded.
     """
     client, tasks = waiting(tables), tables["tasks"]
     if client is None:
@@ -366,7 +366,7 @@ def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools
 
 
 def waiting(tables: Tables) -> Callable[[float], float] | None:
-    """A function of time: seconds for which the client had waited for this cluster; None if it was not recorded."""
+    """A function of time: seconds that the client had waited for this cluster; None if the client was not recorded."""
     client = tables.get("client", {})
     if not len(client.get("time", ())):
         return None
@@ -377,20 +377,20 @@ def waiting(tables: Tables) -> Callable[[float], float] | None:
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
-    """Share of each stage's time on a core, by distributed's own metrics; empty without these."""
+    """Share of time on a core for each stage, from distributed's fine metrics; empty without them."""
     told = {prefix: (on, on + off) for prefix, (on, off) in thread_seconds(tables).items()}
     shares = {prefix: on / whole for prefix, (on, whole) in told.items() if whole > 0}
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
 
 
 def gathered(tables: Tables) -> bool:
-    """Whether a client asked the scheduler for results; True if there are no events."""
+    """Whether the client fetched results through the scheduler; True if no events were recorded."""
     messages = tables.get("events", {}).get("message", ())
     return not len(messages) or any('"action": "gather"' in message for message in messages)
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """The prefix of each group as one word, which Dask takes for a prefix again; and the index of each task's group."""
+    """The prefix of each group, as one word that Dask keeps as prefix of a key; and the index of each task's group."""
     index: dict[str, int] = {}
     names: list[str] = []
     for group, prefix in zip(groups, prefixes, strict=True):

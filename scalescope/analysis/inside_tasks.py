@@ -1,9 +1,9 @@
-"""Time of tasks' threads: on a core or not, and in which function, by task prefix.
+"""Where the threads of running tasks spent their time: on a core or not, and in which function, by task prefix.
 
-Workers report CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
-divided among prefixes by the durations of their tasks, and within a prefix by the reported seconds. Workers also report
-for how long their threads waited for a core: prefixes share these seconds in proportion to their CPU seconds. The rest
-is `unknown`, so that the parts of all prefixes add up to `busy`.
+Workers report CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The worker time `busy`
+is divided among prefixes by the durations of their tasks, and within a prefix by the reported seconds. Workers also
+report how long their threads waited for a core: prefixes share these seconds in proportion to their CPU seconds. The
+rest is `unknown`, so that the parts of all prefixes add up to `busy`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from scalescope.analysis.attempts import Attempts, codes
 from scalescope.analysis.events import Tables, fine_seconds
 
 _LINE = re.compile(r":\d+ \S+$")  # `my_job.py:61 load`
-COROUTINE, COROUTINE_S = "event-loop", 0.01  # first frame of stacks on an event loop, and seconds of each such sample
+COROUTINE, COROUTINE_S = "event-loop", 0.01  # first frame of stacks on an event loop; seconds per such sample
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Samples that saw the same frames, from the outermost on; the last may be a call out of Python: `time.sleep()`."""
+    """Samples with equal frames, outermost first; the last frame may be a call out of Python such as `time.sleep()`."""
 
     frames: tuple[str, ...]
     samples: int
 
     @property
     def user(self) -> str:
-        """The innermost line of the user's code, as `my_job.py:61 load`; empty where there is none."""
+        """The innermost line of the user's code, such as `my_job.py:61 load`; empty if there is none."""
         return next((frame for frame in reversed(self.frames) if is_users(frame)), "")
 
     @property
     def call(self) -> str:
-        """The call out of Python at the end of the stack, as `time.sleep`; empty if Python code ran."""
+        """The call out of Python that ends the stack, such as `time.sleep`; empty if Python code ran."""
         return self.frames[-1].removesuffix("()") if self.frames[-1:] and self.frames[-1].endswith("()") else ""
 
 
@@ -47,14 +47,14 @@ class InsidePrefix:
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     stacks: tuple[Stack, ...]  # the commonest stacks
-    samples: int  # number of samples, including those of unknown stack
+    samples: int  # number of samples, including those whose stack is unknown
 
     def share(self, stacks: Sequence[Stack]) -> float:
         """The share of these stacks among all samples, from 0 to 1."""
         return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
 
     def alike(self, other: InsidePrefix) -> float:
-        """How far both prefixes spend their time in the same stacks, from 0 to 1."""
+        """Overlap, from 0 to 1, of the stacks in which both prefixes spend their time."""
         theirs = {stack.frames: other.share([stack]) for stack in other.stacks}
         return sum(min(self.share([stack]), theirs.get(stack.frames, 0.0)) for stack in self.stacks)
 
@@ -64,7 +64,7 @@ class InsidePrefix:
 
     @property
     def mostly(self) -> tuple[str, str, float]:
-        """The line of the user's code and the call in which most samples were, and their share."""
+        """The commonest pair of a line of the user's code and the function it calls, and the share of its samples."""
         counted = Counter[tuple[str, str]]()
         for stack in self.stacks:
             counted[stack.user, called_by_user(stack)] += stack.samples
@@ -81,7 +81,7 @@ def is_users(frame: str) -> bool:
 
 
 def called_by_user(stack: Stack) -> str:
-    """Function that the innermost line of the user's code calls; empty if the line computes itself."""
+    """Function that the innermost line of the user's code calls; empty if it calls none."""
     below = stack.frames[stack.frames.index(stack.user) + 1 :] if stack.user else stack.frames
     return below[0].removesuffix("()") if below else ""
 
@@ -111,7 +111,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
         own_s = busy_s * useful_s / whole if whole > 0 else 0.0
         cpu, noncpu = told.get(name, (0.0, 0.0))
         cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # `gone_s`: waits that freed the thread
-        # workers also report seconds of lost tasks
+        # Scale down, because workers also report the seconds of lost tasks.
         scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
         computing, waiting = cpu * scale, noncpu * scale
         for_core, unknown = min(lacked * computing, waiting), max(own_s - computing - waiting, 0.0)
@@ -124,7 +124,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
 
 
 def thread_seconds(tables: Tables) -> dict[str, list[float]]:
-    # seconds on a core, and other seconds, by prefix
+    # For each prefix, the seconds on a core and the other seconds.
     found: dict[str, list[float]] = {}
     for context, prefix, activity, seconds in fine_seconds(tables):
         if context == "execute" and activity.endswith("cpu"):

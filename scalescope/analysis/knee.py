@@ -1,10 +1,10 @@
 """Finds where throughput stops growing with the workers: the knee of a sweep.
 
 Points that differ only in workers form a series: strong scaling if items stay the same, weak scaling if they grow with
-the workers. Throughput is divided by that of one always busy thread: a speed-up, ideally P on P threads.
+the workers. The speed-up is the throughput divided by that of one thread that is always busy: ideally P on P threads.
 
-A curve alone cannot name a cause. A series is capped at k only if a model with a cap fits best, the interval of k lies
-inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
+A curve alone cannot tell a cause. A series counts as capped at k only if a model with a cap fits best, the interval of
+k lies inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from scalescope.model.words import number, percent, plural
 FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and needs points on both sides
 # Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
-GROWTH = 1.05  # smallest growth of throughput over the sweep that counts
+GROWTH = 1.05  # smallest factor between least and highest throughput that counts as growth
 ABOUT = 0.05  # largest distance of the peak number of tasks from k, as a share of k
 ROUND = 3  # most points to add at once, since each result changes the next choice
-# Sentence to add if no model with two shape parameters could be fitted
+# Added to the line if no model with two shape parameters could be fitted
 SHARP = (
     " With so few measurements, only sharp bends can be fitted: repeat them, or the interval may miss a gradual bend."
 )
@@ -58,7 +58,7 @@ class ScalingSeries:
     items_per_worker: float | None  # items of each worker, for weak scaling
     points: tuple[Point, ...]  # points by rising number of workers
     threads: tuple[int, ...]  # P of each valid trial
-    speedup: tuple[float, ...]  # throughput of each valid trial, in the unit of one busy thread of the smallest point
+    speedup: tuple[float, ...]  # throughput of each valid trial over that of one busy thread at the smallest point
     metrics: tuple[Metrics, ...]  # one per valid trial
 
     @property
@@ -91,12 +91,12 @@ class Knee:
     """The size at which a series stops scaling."""
 
     series: ScalingSeries
-    where: str  # settings of this series that differ between series
+    where: str  # those settings of this series in which the series differ, as text
     line: str  # one sentence for people
     fits: tuple[Fit, ...] = ()  # all models compared, best first; empty with too few points
     fit: Fit | None = None  # the chosen model; None if none fits
     k: float | None = None  # workers (or threads, see `unit`) at which throughput stops growing
-    low: float | None = None  # ends of the 95 % interval of k, if the model holds
+    low: float | None = None  # ends of the 95 % interval of k, given that the model is right
     high: float | None = None
     capped: bool = False  # True if the number of tasks is the cause
     refine: tuple[int, ...] = ()  # worker counts to measure next, most useful first
@@ -182,10 +182,10 @@ def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
 
 
 def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...]:
-    """The series of at least two worker counts among the valid trials.
+    """All series with at least two worker counts among the valid trials.
 
-    Points of equal items are grouped first, then points of equal items per worker. With the axis `items_per_worker`,
-    the order is reversed.
+    Points with equal items are grouped first, then the rest by equal items per worker. With the axis
+    `items_per_worker`, the order is reversed.
     """
     valid = [trial for trial in trials if trial.counts and trial.metrics is not None]
     groups: dict[str, list[Trial]] = {}
@@ -201,7 +201,7 @@ def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...
     return tuple(found)
 
 
-# `_strong` and `_weak` return the series, and the trials that belong to no series.
+# `_strong` and `_weak` return series, and the trials that fit into none of them.
 def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
     by_items: dict[int | None, list[Trial]] = {}
     for trial in trials:
@@ -217,14 +217,14 @@ def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
 
 def _weak(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
     found, lonely = [], []
-    # most workers first: there rounding to whole items distorts the ratio least
+    # Most workers first, because rounding to whole items distorts their ratio least.
     rest: dict[int, dict[int, list[Trial]]] = {}
     for trial in sorted(trials, key=lambda trial: -trial.point.workers):
         if trial.point.items:
             rest.setdefault(trial.point.workers, {}).setdefault(trial.point.items, []).append(trial)
     others = [trial for trial in trials if not trial.point.items]
     for workers, items in [(workers, items) for workers, by_items in rest.items() for items in by_items]:
-        if items not in rest[workers]:  # already grouped with a point of more workers
+        if items not in rest[workers]:  # already in a series with a point with more workers
             continue
         ratio = items / workers
         members = [each for count, found in rest.items() for each in found.pop(round(ratio * count), ())]
@@ -244,7 +244,7 @@ def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_wo
     measured = [(trial.point, trial.metrics) for trial in ordered if trial.metrics is not None]
     smallest = [(point, metrics) for point, metrics in measured if point.workers == measured[0][0].workers]
     work = median(metrics.work_s for _, metrics in smallest) / (smallest[0][0].items or 1)
-    if not work > 0:  # tasks of no length: relative to the smallest point instead
+    if not work > 0:  # tasks took no time: relate throughput to that of the smallest point instead
         work = median(metrics.makespan_s for _, metrics in smallest) * smallest[0][0].threads
         work /= smallest[0][0].items or 1
     return ScalingSeries(
@@ -267,7 +267,7 @@ def _judged(series: ScalingSeries, where: str) -> Knee:
         line = f"Too few worker counts to fit a curve: {len(counts)} measured, at least {FEWEST} are needed."
         return Knee(series, where, line, refine=_between(series, FEWEST - len(counts)))
     threads, speedup = _data(series)
-    # waves only of as many tasks as a stage really has, since noise looks like waves
+    # Noise can look like waves, so waves are fitted only with the task counts of the measured widest stages.
     models = WEAK if series.scaling is Scaling.WEAK else in_waves(metrics.widest_stage for metrics in series.metrics)
     fits = compare(models, threads, speedup)
     best = fits[0]
@@ -292,14 +292,14 @@ def _judged(series: ScalingSeries, where: str) -> Knee:
 
 def _data(series: ScalingSeries) -> tuple[Floats, Floats]:
     threads, speedup = np.asarray(series.threads, dtype=np.float64), np.asarray(series.speedup)
-    if _spread(series) == 0:  # repeats that agree exactly are no new evidence
+    if _spread(series) == 0:  # repeats that agree exactly add no evidence: keep one of each
         _, first = np.unique(threads, return_index=True)
         return threads[first], speedup[first]
     return threads, speedup
 
 
 def _spread(series: ScalingSeries) -> float | None:
-    # standard deviation of repeats on the log scale, pooled over points; None without repeats
+    # Standard deviation of repeats on the log scale, pooled over points; None without repeats.
     by_threads: dict[int, list[float]] = {}
     for threads, speedup in zip(series.threads, series.speedup, strict=True):
         by_threads.setdefault(threads, []).append(math.log(speedup))
@@ -355,13 +355,13 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
 
 
 def _is_slight(series: ScalingSeries, at: Interval) -> bool:
-    # returns True if only the last point shows the knee, and by no more than the error of a trial
+    # True if only the last point lies beyond the knee, by no more than the error of a trial.
     beyond = {threads for threads in series.threads if threads > at.k}
     return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
 def _structural(series: ScalingSeries, at: Interval) -> int | None:
-    # returns the number of tasks of the widest stage, if both it and the peak of tasks at points above k are about k
+    # The number of tasks in the widest stage, if that and the peak of running tasks are about k at all points above k.
     widths = set()
     for threads, found in _by_threads(series).items():
         if threads <= at.high:

@@ -1,12 +1,11 @@
 """Counts the threads of each worker by state, instant by instant, for `scalescope.analysis.worker_time`.
 
-Each begin or end on a worker is an event, packed into one integer, since one sort of integers is faster than sorting
-indices and gathering:
+Each begin or end of a state on a worker is an event, packed into one integer, since sorting plain integers is fast:
 
     | worker | time in units of 2^-50 of the whole time, coarser above 255 workers | kind, 5 bits |
 
-Cumulated, the events give the number of threads that want each state. In the order of `STATES`, states claim threads
-of the worker; the other threads are idle. Changes of idle threads are then merged with the tasks that wait.
+The running sum of events is the number of threads that want each state. States claim the worker's threads in the order
+of `STATES`; the other threads are idle. The changes in idle threads are then merged with the times of waiting tasks.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 # States of threads that are present and not idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 
-Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count up to it, from any origin
+Clock = Callable[[Floats], Floats]  # times since the epoch -> seconds counted until then, from any origin
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
-# Kinds of events, in their order at one instant. A mark is an edge between bins. Boundary i ends a state of an attempt
-# and begins the next: its kind is `_BOUNDARY + 2 * i`, plus one if the result was not used. `_SETTLED` comes last, when
-# the last task starts. A task that has given up its thread is away while it waits.
+# Kinds of events, in the order in which they count at one instant. A mark is an edge between bins. Boundary i of an
+# attempt ends one state and begins the next: its kind is `_BOUNDARY + 2 * i`, plus one if the result was not used. A
+# task is away while it waits without its thread. `_SETTLED` is the start of the last task of the trial.
 _MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _AWAY, _BACK, _SETTLED = *range(8), 29, 30, 31
 _KIND_BITS = 5
-_PIECE = 1 << 17  # events, of whole workers, computed at once: few enough for a processor's cache
+_PIECE = 1 << 17  # events computed at once, so that they fit into a processor's cache; at least those of one worker
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Idle threads of each worker whenever they change and at each edge; by worker, then by time."""
+    """Numbers of idle threads at each change and at each edge of a bin, ordered by worker, then by time."""
 
     time: Floats  # seconds since the epoch
-    cell: Ints  # index of the first element of each worker and bin
+    cell: Ints  # index of the first element of each bin of each worker
     level: Levels  # threads that are idle from this time on; 0 for a paused worker
-    tail: Levels  # idle threads that were in use when the last task of the trial started
+    tail: Levels  # those of the idle threads that were in use when the last task of the trial started
 
 
 @dataclass(frozen=True)
 class Chain:
     """The states through which attempts pass before and after they run."""
 
-    steps: tuple[tuple[str, Floats, Floats], ...]  # state, begin, end; contiguous; without states that never occur
+    steps: tuple[tuple[str, Floats, Floats], ...]  # state, begins and ends; contiguous; only states that occur
 
     @classmethod
     def of(cls, attempts: Attempts) -> Chain:
@@ -74,7 +73,7 @@ class Chain:
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
     def changes(self, *, paused: bool, called: bool, away: bool) -> dict[str, npt.NDArray[np.int8]]:
-        """For each state, the change in the number of threads that want it, by kind of event."""
+        """For each state, by kind of event: the change in the number of threads that want the state."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
             for wasted in (0, 1):
@@ -94,19 +93,19 @@ class Chain:
 class Events:
     """All events of all workers."""
 
-    keys: _Keys  # worker, time in units, and kind, from the highest bits to the lowest; ascending
+    keys: _Keys  # packed events: from high to low bits worker, time in units, kind; ascending
     time_bits: int
     origin: float  # time zero, in seconds since the epoch
     unit: float  # seconds of a unit of time
     last_start: float  # start of the last task, in seconds since the epoch
-    turnover: Ints  # threads that come or go at each `_JOIN` and `_LEAVE`, in their order
+    turnover: Ints  # threads that come (or go: negative) at each `_JOIN` and `_LEAVE`, in the order of `keys`
     changes: dict[str, npt.NDArray[np.int8]]  # result of `Chain.changes`
     workers: int
     edges: int  # number of edges, each with a `_MARK` per worker
 
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
-        """Pack all events; `edges` rise from the begin of the trial to its end."""
+        """Pack all events; `edges` of bins rise from the begin of the trial to its end."""
         count, members, pauses, calls = len(attempts.addresses), attempts.members, attempts.pauses, attempts.calls
         time_bits = min(50, 58 - count.bit_length())
         origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
@@ -161,7 +160,7 @@ class Events:
             kind = (keys & np.uint64((1 << _KIND_BITS) - 1)).astype(np.intp)
             ticks = (keys >> np.uint64(_KIND_BITS)) & np.uint64((1 << self.time_bits + 1) - 1)
             time = ticks.astype(np.float64) * self.unit + self.origin
-            # No thread is there after a worker's last event: the step to the next worker's first adds nothing.
+            # After the last event of a worker it has no threads, so the step to the next worker's events adds nothing.
             seconds = np.diff(clock(time), append=0.0)
             cell = np.flatnonzero(kind == _MARK)
             turns = np.flatnonzero((kind == _JOIN) | (kind == _LEAVE))
@@ -201,9 +200,9 @@ class Events:
 
 
 def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats:
-    """Seconds until each time of `idle`, weighted with the share of idle threads for which no task waits.
+    """For each time of `idle`, the seconds until then, weighted with the share of idle threads that have no task.
 
-    With i idle threads and r waiting tasks the share is 1 - min(i, r) / i. `waiting` holds begin and end of each wait.
+    With i idle threads and r waiting tasks, the share is 1 - min(i, r) / i. `waiting`: begins and ends of all waits.
     """
     begin, end = waiting
     n = len(idle.time)
@@ -223,8 +222,8 @@ def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats
 
 
 def unoccupied(pending: Floats, clock: Clock) -> Clock:
-    """A clock that counts only between the intervals of `pending` (`Attempts.pending`)."""
-    bounds = pending.ravel()  # end of an interval, begin of the next, in turn
+    """A clock that stands still during the intervals of `pending` (`Attempts.pending`)."""
+    bounds = pending.ravel()  # begins and ends of intervals, alternating
     counted = clock(bounds)
     passed = integral(counted[2::2] - counted[1:-1:2])
 

@@ -22,16 +22,16 @@ from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
 
-MOST_PREFIXES = 10  # prefixes whose work is kept with a trial
-BRIEF = 0.05  # least share of the makespan for which a number of tasks at once must last to count
+MOST_PREFIXES = 10  # prefixes with the most work, whose numbers are kept in a trial's metrics
+BRIEF = 0.05  # a peak of runnable tasks counts only if it lasts for this share of the makespan
 BINS_S = 0.05  # shortest interval, in seconds, over which busy threads are averaged
-AS_BEFORE = 0.9  # share of the earlier busy threads that counts as recovered
+AS_BEFORE = 0.9  # share of the busy threads before a fault from which the trial counts as recovered
 
 
 def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
     """Compute the metrics of one trial; raises `CaptureError` if no task finished.
 
-    `threads` is P, the threads asked for; `elapsed_s` the workload's call as its caller saw it.
+    `threads`: P, the requested threads. `elapsed_s`: seconds of the workload's call, measured by the caller.
     """
     attempts = attempts or Attempts.read(tables)
     useful = attempts.useful
@@ -143,12 +143,12 @@ def _transferred(tables: Tables) -> float:
 
 
 def _recovery(tables: Tables, attempts: Attempts) -> float | None:
-    # returns the seconds from the fault until threads are as busy as before; None without a fault or recovery
+    # Seconds from the fault until threads are as busy as before; None without a fault or without recovery.
     faults = tables.get("faults", {})
     if not len(faults.get("begin", ())):
         return None
     begin, end = (float(faults[name][0]) - attempts.epoch for name in ("begin", "end"))
-    # a stopped worker computes nothing, although its tasks last longer
+    # A worker that the fault stops computes nothing, although its recorded tasks go on.
     stopped = str(faults["worker"][0]) if faults["kind"][0] == "pause-worker" else ""
     width = max(BINS_S, 2 * float(np.median(attempts.stop - attempts.start)))
     before, after = int(begin / width), int((attempts.makespan - begin) / width)
@@ -184,13 +184,13 @@ def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWo
 
 @dataclass(frozen=True)
 class Stage:
-    """All tasks of one task group. `client.map` and `client.submit` form one group per function name."""
+    """All tasks of one Dask task group. `client.map` and `client.submit` form one group per function."""
 
-    group: str  # name of the group, by Dask's own rule
-    prefix: str  # the group without the token that makes it unique
-    tasks: int  # finished tasks
-    workers: int  # workers on which they ran
-    work_s: float  # sum of their durations
+    group: str  # name of the task group
+    prefix: str  # name of the group without its token
+    tasks: int  # number of finished tasks
+    workers: int  # number of workers on which these tasks ran
+    work_s: float  # sum of the tasks' durations
     longest_s: float  # duration of the longest task
     begin_s: float  # start of its first task, in seconds since `Attempts.epoch`
     end_s: float  # end of its last task, in seconds since `Attempts.epoch`
@@ -219,7 +219,7 @@ def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
 
 
 def peak(start: Floats, stop: Floats, least_s: float = 0.0) -> int:
-    """Most half-open intervals [start, stop) that overlap at one instant, or for `least_s` seconds in all."""
+    """Most half-open intervals [start, stop) that overlap at one instant, or during at least `least_s` seconds."""
     times = np.concatenate([np.sort(stop), np.sort(start)])  # at one instant, ends come before starts
     order = np.argsort(times, kind="stable")
     level = np.cumsum(np.where(order < len(stop), -1, 1))

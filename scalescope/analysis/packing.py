@@ -15,12 +15,12 @@ from scalescope.model.records import STATUS_FINISHED
 
 
 def fetches(tables: Tables) -> tuple[Ints, Ints]:
-    """Rows of `tasks`: a task that fetched a result from another worker, and the task that made it."""
+    """Pairs of rows of `tasks`: a task whose worker fetched a result from another worker, and the task that made it."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     finished = np.asarray(tasks["status"]) == STATUS_FINISHED
-    # The records note a transfer at one of the tasks that waited for it.
+    # If several tasks wait for one transfer, only one of them has its seconds in the records.
     noted = finished & (np.asarray(tasks["transfer"], np.float64) > 0)
     far = np.flatnonzero((workers[node] != workers[need]) & noted[node])
     far = far[first_uses(need[far], workers[node[far]], np.asarray(tasks["start"])[node[far]])]
@@ -30,8 +30,8 @@ def fetches(tables: Tables) -> tuple[Ints, Ints]:
 def packing_in_tasks(tables: Tables, cpu_s_per_byte: float, cpu_share: float | None = None) -> Floats:
     """Seconds, by row of `tasks`, by which a task was prolonged because its worker packed or unpacked data.
 
-    A sender packs when the task that fetches is assigned, a receiver unpacks when the transfer is over. `cpu_share`:
-    share of its time that each task was on a core; None: distributed's metrics tell.
+    A sender packs when the fetching task is assigned; the receiver unpacks at the end of the transfer. `cpu_share`: the
+    share of its time for which each task was on a core; None: as in distributed's fine metrics.
     """
     tasks = tables["tasks"]
     start, stop = (np.asarray(tasks[name], np.float64) for name in ("start", "stop"))
@@ -46,7 +46,7 @@ def packing_in_tasks(tables: Tables, cpu_s_per_byte: float, cpu_share: float | N
 
 
 def _steps(tables: Tables, cpu_s_per_byte: float) -> dict[str, list[tuple[float, float]]]:
-    """Earliest begin and seconds of each packing and unpacking, by worker."""
+    """Earliest begin and duration of each packing and unpacking, by worker."""
     tasks, found = tables["tasks"], defaultdict[str, list[tuple[float, float]]](list)
     pairs = np.column_stack(fetches(tables)).tolist()
     sources = Counter(node for node, _ in {(node, tasks["worker"][need]) for node, need in pairs})
@@ -59,7 +59,7 @@ def _steps(tables: Tables, cpu_s_per_byte: float) -> dict[str, list[tuple[float,
 
 
 def _until(steps: Sequence[tuple[float, float]]) -> Callable[[Floats], Floats]:
-    """A function of time: seconds of packing until then. `steps`: earliest begin and seconds; one at a time."""
+    """A function of time: seconds of packing until then, if one of `steps` (earliest begin, seconds) runs at a time."""
     times, sums, free = list[float](), list[float](), -np.inf
     done_s = 0.0
     for begin, seconds in sorted(steps):

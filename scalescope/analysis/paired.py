@@ -1,8 +1,8 @@
 """Interleaved pairs (a, b) of one metric: the factor by which b differs from a, and its uncertainty.
 
-The method is Student's paired t-test on log ratios ln(b / a): on the log scale because times spread by factors; paired
-because effects of the machine on both trials cancel. The sign-flip test does not assume normal noise. If a metric is 0
-in some trial, all pairs are compared by 2(b - a) / (a + b) instead, which is close to the log ratio.
+The method is Student's paired t-test on log ratios ln(b / a): log ratios, because times spread by factors; pairs,
+because effects of the machine on both trials cancel. The sign-flip test does not assume normal noise. If the metric is
+0 in any trial, all pairs are compared by 2(b - a) / (a + b) instead, which is close to the log ratio.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from scalescope.errors import InvalidField
 Floats = npt.NDArray[np.float64]
 # Pairs in the order in which they ran; None stands for a trial that is not valid.
 Pairs = Sequence[tuple[float | None, float | None]]
-EXACT = 1e-12  # effects that differ by less count as equal, because of rounding
-# A pair is set aside if its effect is over five scaled median absolute deviations from the median (Hampel 1974), since
-# a shared host stops for a moment now and then. All pairs count if over a fifth would be set aside, or if there are
-# fewer than seven. On a simulated cluster, even deviations of a millionth can be that rare: hence `NEGLIGIBLE`.
+EXACT = 1e-12  # effects that differ by less count as equal: the difference is rounding
+# A pair is an outlier if its effect is over five scaled median absolute deviations from the median (Hampel 1974): a
+# shared host stops for a moment now and then. All pairs are kept if over a fifth are outliers, or if there are fewer
+# than seven pairs. Without `NEGLIGIBLE`, deviations of a millionth on a simulated cluster could count as outliers.
 OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
-NEGLIGIBLE = 1e-3  # effects that differ by less from the median are never set aside
-_MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
+NEGLIGIBLE = 1e-3  # effects closer than this to the median are never outliers
+_MAD = 1.4826  # standard deviation divided by median absolute deviation, for normal noise
 POWER = 0.8  # chance to find a difference as large as the minimal effect (Cohen, 1988)
-FLIPS_EXACT = 30  # most pairs for which all sign flips are counted; for more, `FLIPS_DRAWN` are drawn
+FLIPS_EXACT = 30  # most pairs for which all sign flips are enumerated; for more pairs, `FLIPS_DRAWN` are drawn
 FLIPS_DRAWN = 20_000
 
 
 @dataclass(frozen=True)
 class Effects:
-    """The effect in each pair."""
+    """The effects in all valid pairs."""
 
-    values: Floats  # one effect per pair that counts: 0 where both are equal, positive where b is larger
+    values: Floats  # one effect per pair without outliers: 0 if both numbers are equal, positive if b is larger
     dropped: int = 0  # pairs with a trial that is not valid
-    odd: Floats = field(default_factory=lambda: np.empty(0))  # effects of the pairs that `typical` set aside
+    odd: Floats = field(default_factory=lambda: np.empty(0))  # effects of the outliers that `typical` removed
     log: bool = True  # True: effects are log ratios; False: relative differences
 
     @property
@@ -63,7 +63,7 @@ class Effects:
         return 0.0 if self.exact else float(self.values.std(ddof=1)) / math.sqrt(self.pairs)
 
     def ratio(self, effect: float) -> float:
-        """The factor b / a of an effect, from 0 to infinity."""
+        """The factor b / a that an effect stands for, from 0 to infinity."""
         if self.log:
             return math.exp(effect)
         if effect >= 2:
@@ -78,7 +78,7 @@ class Effects:
 def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
     """The effect in every pair of valid trials; raises `InvalidField` if a number is negative or not finite.
 
-    `log=False` always makes relative differences, for comparison with others.
+    `log`: whether effects are log ratios; by default, unless a number is 0.
     """
     valid = [(_checked(a), _checked(b)) for a, b in pairs if a is not None and b is not None]
     a, b = np.array(valid, dtype=float).reshape(-1, 2).T
@@ -109,7 +109,7 @@ def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:
 
 
 def t_test(found: Effects) -> float:
-    """Two-sided p of the paired t-test that there is no effect; 1 or 0 if all pairs agree."""
+    """Two-sided p of the paired t-test. If all pairs agree exactly: 1 without an effect, else 0."""
     if found.exact:
         return 1.0 if abs(found.mean) <= EXACT else 0.0
     return min(1.0, 2 * t_cdf(-abs(found.mean) / found.error, found.pairs - 1))
@@ -118,8 +118,8 @@ def t_test(found: Effects) -> float:
 def sign_flip(found: Effects, *, seed: int = 0) -> float:
     """Two-sided p of the sign-flip test (Fisher 1935): the share of all swaps of a and b that give as large a mean.
 
-    Up to `FLIPS_EXACT` pairs all flips are counted, by sums over each half. Beyond, a seeded sample counts the
-    observation itself (Phipson and Smyth 2010), so that p is never 0.
+    Up to `FLIPS_EXACT` pairs, all flips are enumerated as sums of two halves. For more pairs, a seeded sample is drawn
+    that includes the observation itself (Phipson and Smyth 2010), so that p is never 0.
     """
     values = found.values
     limit = abs(float(values.sum())) - EXACT * max(1.0, float(np.abs(values).sum()))
@@ -134,7 +134,7 @@ def sign_flip(found: Effects, *, seed: int = 0) -> float:
 
 
 def minimal_effect(found: Effects, level: float = 0.05) -> float:
-    """The smallest difference, as a share, that this many pairs with this noise would show in `POWER` of the runs.
+    """The smallest difference, as a share, that this many pairs with this noise detect with probability `POWER`.
 
     Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error times (t(1 - level / 2) +
     t(power)).
@@ -153,9 +153,9 @@ def false_discovery(p: Sequence[float]) -> tuple[float, ...]:
 
 
 def welch(first: Effects, second: Effects, share: float) -> float:
-    """Two-sided p that the mean of `first` is `share` times that of `second`, whose error counts too.
+    """Two-sided p for the hypothesis that the mean of `first` is `share` times the mean of `second`.
 
-    Welch (1947) with the degrees of freedom of Satterthwaite (1946). Without any noise p is 1 if equal, else 0.
+    Test of Welch (1947) with the degrees of freedom of Satterthwaite (1946). Without noise, p is 1 if equal, else 0.
     """
     distance = first.mean - share * second.mean
     own, other = first.error**2, (share * second.error) ** 2

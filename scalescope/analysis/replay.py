@@ -1,11 +1,11 @@
-"""Computes a new schedule of the recorded tasks, to tell the time that a better order would save.
+"""Schedules the recorded tasks anew, to estimate the makespan on other threads or with another order.
 
-List scheduling (Graham 1966): a free thread takes the ready task that was recorded to start first. Other recorded
-effects stay: a task occupies a thread for `overhead_s` more; it is runnable its `delay` after its needs have ended; and
-if nothing ran or waited until the client sent more, the next tasks are a new phase, which begins after the end of the
-previous phase and the client's pause.
+List scheduling (Graham 1966): a free thread takes the ready task that started first in the record. Other recorded
+effects stay: a task occupies a thread for `overhead_s` more than its duration, and becomes runnable `delay` after its
+needs have ended. If all tasks had ended before the client sent more, the next tasks form a new phase: it begins when
+the previous phase has ended and the client's pause is over.
 
-Not modelled: a scheduler or network that saturates at more threads, memory, placement, and attempts that failed.
+Not modelled: a scheduler or network that saturates with more threads, memory, placement, and failed attempts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Replay:
 
     seconds: Floats  # duration of each task
     graph: Graph  # needs of each task
-    overhead_s: float  # seconds for which a task occupies its thread besides its duration
-    rank: Ints  # place in the list from which a free thread takes the first ready task
-    delay: Floats  # seconds until runnable, from the end of its last need in its phase or the begin of the phase
-    phase: Ints  # number of its phase, from 0
+    overhead_s: float  # seconds for which a task occupies its thread in addition to its duration
+    rank: Ints  # position of each task in the order of recorded starts; ready tasks are taken in this order
+    delay: Floats  # seconds from the end of the task's last need in its phase, or from the phase's begin, to runnable
+    phase: Ints  # number of the task's phase, from 0
     pauses: Floats  # seconds from the end of the previous phase to the begin of each phase
     sent: Ints  # number of the graph with which each task was sent
 
@@ -71,7 +71,7 @@ class Replay:
         return _Schedule.of(seconds, delay, node, need, self.phase[order], self.pauses).makespan(threads)
 
     def sent_at_once(self) -> Replay:
-        """The same tasks in one phase: those that need nothing of their own graph do not wait for it."""
+        """The same tasks in one phase: as if the client had sent all graphs at once, and no graph began late."""
         inside = self.sent[self.graph.needs] == self.sent[self.graph.node]
         first = np.bincount(self.graph.node[inside], minlength=len(self.sent)) == 0
         phase, delay = np.zeros_like(self.phase), np.where(first, 0.0, self.delay)
@@ -79,9 +79,9 @@ class Replay:
 
 
 def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
-    """Seconds that a task costs its thread besides its duration: median over `chosen` attempts with a used result.
+    """Seconds from when a thread is free and its next task runnable until that task starts: the median.
 
-    These seconds begin when the thread is free and the task runnable, and end when the task begins to compute.
+    Only attempts that are `chosen` and whose result was used count.
     """
     gaps = attempts.start - np.maximum(thread_free(attempts), attempts.runnable)
     counts = np.zeros(len(gaps), bool)
@@ -90,7 +90,7 @@ def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
 
 
 def thread_free(attempts: Attempts, before: Ints | None = None) -> Floats:
-    """Time at which the thread of each attempt was free for it; `before` is the result of `before_on_thread`."""
+    """Time from which each attempt's thread was free for the attempt; `before`: result of `before_on_thread`."""
     before = before_on_thread(attempts) if before is None else before
     joined = np.full(len(attempts.addresses), attempts.makespan)
     np.minimum.at(joined, attempts.members.worker, attempts.members.joined)
@@ -98,9 +98,9 @@ def thread_free(attempts: Attempts, before: Ints | None = None) -> Floats:
 
 
 def before_on_thread(attempts: Attempts) -> Ints:
-    """The attempt whose end let each begin on its worker, if threads serve in order; else -1.
+    """For each attempt, the earlier attempt whose end freed its thread; -1 if a thread had been free from the start.
 
-    The recorded thread is not used: a simulated worker shows more threads than it has.
+    Attempts take free threads in order of start. Recorded threads are not used: a simulated worker shows too many.
     """
     members, worker, start = attempts.members, attempts.worker, attempts.start
     threads = np.zeros(len(attempts.addresses), np.int64)
@@ -108,11 +108,11 @@ def before_on_thread(attempts: Attempts) -> Ints:
     by_start = ordered(worker, start)
     if np.any((np.diff(start[by_start]) == 0) & (np.diff(worker[by_start]) == 0)):
         by_start = np.lexsort((attempts.stop, start, worker))
-    by_stop = by_start  # on a single thread tasks end in the order in which they start
+    by_stop = by_start  # with one thread per worker, tasks end in the order in which they start
     if threads.max() > 1:
         by_stop = ordered(worker, attempts.stop)
     worker = worker[by_start]
-    # With t threads, a task found a free thread when all but t - 1 of the earlier tasks of its worker had ended.
+    # On t threads, a task found a free thread as soon as all but t - 1 of its worker's earlier tasks had ended.
     ended = np.arange(len(worker)) - threads[worker]
     found = np.full(len(worker), -1)
     first = np.searchsorted(worker, np.arange(len(threads)))
@@ -121,9 +121,9 @@ def before_on_thread(attempts: Attempts) -> Ints:
 
 
 def phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
-    """The phase of each task, from 0; the begin of each phase; and the seconds from the end of the previous phase.
+    """The phase of each task, from 0; the begin of each phase; and the seconds since the previous phase ended.
 
-    A phase begins with a task that needs nothing and was runnable only after all earlier tasks had ended.
+    A phase begins with a task without needs that became runnable only after all earlier tasks had ended.
     """
     order = np.lexsort((stop, runnable))
     ended = np.concatenate([[0.0], np.maximum.accumulate(stop[order])[:-1]])
@@ -144,13 +144,13 @@ def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
 
 @dataclass(frozen=True)
 class _Schedule:
-    """Tasks by rank, as lists: elements of arrays are slow to read one by one."""
+    """Tasks in order of rank, as lists, because single elements of arrays are slow to read."""
 
-    seconds: list[float]  # duration of each task
-    delay: list[float]  # seconds until runnable, from the end of its last need or the begin of its phase
-    missing: list[int]  # number of needs of each task that have not ended; counted down
-    dependents: list[int]  # dependents of each task, one task after another
-    first: list[int]  # index in `dependents` at which those of each task begin, and the end of the list
+    seconds: list[float]  # seconds for which each task occupies its thread
+    delay: list[float]  # seconds from the end of the task's last need, or from the phase's begin, to runnable
+    missing: list[int]  # number of each task's needs that have not ended; counted down
+    dependents: list[int]  # dependents of all tasks, grouped by task
+    first: list[int]  # index in `dependents` at which each task's dependents begin, and the length of `dependents`
     phase: list[int]  # number of the phase of each task
     starters: list[list[int]]  # tasks of each phase that need nothing in it
     unfinished: list[int]  # number of unfinished tasks of each phase; counted down
@@ -158,7 +158,7 @@ class _Schedule:
 
     @classmethod
     def of(cls, seconds: Floats, delay: Floats, node: Ints, need: Ints, phase: Ints, pauses: Floats) -> _Schedule:
-        """Task `node[i]` needs `need[i]`."""
+        """Edges are given by their ends: task `node[i]` needs task `need[i]`."""
         missing, uses = (np.bincount(which, minlength=len(seconds)) for which in (node, need))
         roots = np.flatnonzero(missing == 0)
         by_phase = np.bincount(phase[roots], minlength=len(pauses)).cumsum()[:-1]
@@ -176,11 +176,11 @@ class _Schedule:
         )
 
     def makespan(self, threads: int) -> float:
-        """Seconds until the last task has ended; can be called once."""
+        """Seconds until the last task has ended; may be called only once, as it changes the lists."""
         seconds, delay, missing, phase, unfinished = self.seconds, self.delay, self.missing, self.phase, self.unfinished
         now, free = 0.0, threads
         ready: list[int] = []  # a heap of tasks
-        running: list[tuple[float, int]] = []  # a heap by end; `delayed` is one by time of becoming runnable
+        running: list[tuple[float, int]] = []  # a heap by end; `delayed` is a heap by time of becoming runnable
         delayed = self._started(0, now)
         heapify(delayed)
         while True:
@@ -191,7 +191,7 @@ class _Schedule:
             if not running and not delayed:
                 return now
             now = running[0][0] if not delayed or (running and running[0] < delayed[0]) else delayed[0][0]
-            # Handle all ends and delays at this time before a thread takes a task.
+            # Handle everything that happens at this time before a thread takes a task.
             while running and running[0][0] == now:
                 task = heappop(running)[1]
                 free += 1
@@ -209,7 +209,7 @@ class _Schedule:
                 heappush(ready, heappop(delayed)[1])
 
     def _started(self, phase: int, after: float) -> list[tuple[float, int]]:
-        """Times at which the tasks without needs in a phase become runnable; the previous phase ended at `after`."""
+        """Times at which a phase's first tasks become runnable, and these tasks; `after`: end of the phase before."""
         if phase == len(self.starters):
             return []
         return [(after + self.pauses[phase] + self.delay[task], task) for task in self.starters[phase]]

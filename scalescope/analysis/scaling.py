@@ -8,13 +8,13 @@
 | `cap` | min(P, k) |
 | `amdahl-cap` | `amdahl` of min(P, k) |
 | `retrograde` | P up to k, then k (k / P)^b: it falls beyond k |
-| `wave` | k / ceil(k / P): k equal tasks, shared out in waves; for a load that grows with P: P / ceil(P / k), k slots |
+| `wave` | k / ceil(k / P): k equal tasks run in waves; for a load that grows with P: P / ceil(P / k), with k slots |
 | `merge` | P / max(1, floor(P / b)), k = 2 b - 1: a load that grows with P, in pieces that double at 2 b |
 | `batch` | max(1, P / b): a load that grows with P, in pieces of b, each on one thread |
 
-Times have relative errors: least squares on the logarithm. Models are compared by AICc (Hurvich and Tsai, 1989). The
-interval of k comes from a parametric bootstrap (Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider
-as Student's t is than the normal distribution, since intervals of few measurements would be too narrow.
+Errors of times are relative, so logarithms are fitted by least squares. Models are compared by AICc (Hurvich and Tsai,
+1989). The interval of k comes from a parametric bootstrap (Efron and Tibshirani, 1993, section 6.5). Its noise is
+scaled by the ratio of Student's t to the normal quantile: otherwise few measurements would give too narrow intervals.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from scalescope.analysis.distributions import NORMAL, t_quantile
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Relative error below which a fit is exact: on a virtual clock, overheads of microseconds would decide otherwise.
+# Relative errors below this count as exact; otherwise overheads of microseconds would decide on a virtual clock.
 RESOLUTION = 0.005
 SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95  # samples of the bootstrap, seed of its generator, level of the interval
-# Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6). Otherwise
-# one knee in six would come from noise.
+# Among models whose AICc differs from the least by less than this, the simplest is taken (Burnham and Anderson, 2002,
+# section 2.6). Otherwise one knee in six would come from noise.
 PARSIMONY = 2.0
-# Added to the AICc of models that jump: one whole number among hundreds fits noise as well as two smooth parameters do
-# (python -m evidence knee).
+# Added to the AICc of models that jump: choosing one whole number among hundreds fits noise as well as two smooth
+# parameters (python -m evidence knee).
 WAVE_PENALTY = 4.0
 _ROUNDS, _SHRINK, _SIDE = 60, 0.7, 9
 _SAME = 1e-9
@@ -51,11 +51,11 @@ class Model:
     """A family of curves."""
 
     name: str
-    # by shape parameter: a function of the measured thread counts that gives the first values to search
+    # for each shape parameter, a function that gives the values to try first for the measured thread counts
     parameters: Mapping[str, Callable[[Floats], Floats]] = field(compare=False)
-    curve: Callable[..., Floats]  # throughput for threads and shape parameters, up to the rate; broadcasts
+    curve: Callable[..., Floats]  # throughput for threads and shape parameters, without the factor `rate`; broadcasts
     knee: Callable[..., Floats] | None = None  # threads at which throughput stops growing, for shape parameters
-    whole: bool = False  # True if its parameter is a whole number; only the candidates are then tried
+    whole: bool = False  # True if the parameter is a whole number; then only the first values are tried
 
     def candidates(self, threads: Floats) -> list[Floats]:
         return [values(threads) for values in self.parameters.values()]
@@ -66,12 +66,12 @@ class Fit:
     """A model fitted to a series."""
 
     model: Model
-    rate: float  # throughput per thread before anything limits it
-    shape: Mapping[str, float]  # parameters by name
-    k: float | None  # threads at which throughput stops growing; None: it never does
+    rate: float  # throughput per thread while nothing limits it
+    shape: Mapping[str, float]  # shape parameters by name
+    k: float | None  # threads at which throughput stops growing; None: throughput grows without end
     error: float  # root mean square of the relative error
     aicc: float  # the smaller, the better; comparable within a series
-    weight: float = 0.0  # Akaike weight: the probability that it is the best of the compared models
+    weight: float = 0.0  # Akaike weight: the probability that this model is the best of those compared
 
     def curve(self, threads: Sequence[float] | Floats) -> Floats:
         return self.rate * self.model.curve(np.asarray(threads, dtype=np.float64), *self.shape.values())
@@ -79,7 +79,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Interval:
-    """A number of threads and its 95 % interval, if the model holds."""
+    """A number of threads and its 95 % interval, given that the model is right."""
 
     k: float
     low: float
@@ -99,7 +99,7 @@ def _slopes(threads: Floats) -> Floats:
 
 
 def _knees(threads: Floats) -> Floats:
-    # thread counts measured and values between them, some hundreds in all
+    # The measured thread counts and values between them, some hundreds in all.
     distinct = np.unique(threads)
     if len(distinct) > _KNEES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _KNEES).astype(int)]
@@ -109,7 +109,7 @@ def _knees(threads: Floats) -> Floats:
 
 
 def _wholes(threads: Floats) -> Floats:
-    # up to twice the most threads: with more tasks the waves are too small to matter
+    # Up to twice the most threads: with more tasks, waves are too small to see.
     return np.arange(max(2, int(threads.min())), 2 * int(threads.max()) + 1, dtype=np.float64)
 
 
@@ -149,15 +149,15 @@ WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)  # models of a load that grows with the th
 
 
 def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
-    """`STRONG` for a load whose number of equal tasks is one of these."""
+    """`STRONG`, with `wave` limited to these numbers of equal tasks."""
     known = np.array(sorted(set(counts)), dtype=np.float64)
     return (*SMOOTH, replace(WAVE, parameters={"k": lambda threads: known}))
 
 
 def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tuple[Fit, ...]:
-    """Fit all models that so many points allow, best first.
+    """Fit all models for which there are enough points, best first.
 
-    The unit of `throughput` is one busy thread: among equal fits of a model that jumps, the rate nearest to 1 decides.
+    `throughput` is in units of one busy thread: among equal fits of a model that jumps, the rate nearest to 1 decides.
     """
     distinct, logs = len(np.unique(threads)), np.log(throughput)
     fits = [
@@ -176,7 +176,7 @@ def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tup
 
 
 def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | None:
-    """The knee and its interval by refitting the model to noise; None without a knee."""
+    """The knee and its interval, from refits of the model to its curve plus noise; None without a knee."""
     if fit.k is None or fit.model.knee is None:
         return None
     logs, fitted = np.log(throughput), np.log(fit.curve(threads))
@@ -211,11 +211,11 @@ def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
 
 
 def _estimated(model: Model) -> int:
-    return len(model.parameters) + 2  # two more for the rate and the size of the error
+    return len(model.parameters) + 2  # plus the rate and the size of the error
 
 
 def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
-    # the best candidate, then ever finer grids around the best so far
+    # Start with the best candidate, then search ever finer grids around the best so far.
     candidates = model.candidates(threads)
     grid = _product(candidates)
     squares = _squares(model, grid, threads, logs)
@@ -240,7 +240,7 @@ def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
 
 
 def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
-    # a dense grid over the shapes that resampled residuals may lead to, with the fitted one
+    # A dense grid that covers all shapes that refits to noise may give, and the fitted shape.
     candidates = fit.model.candidates(threads)
     shape = np.array(list(fit.shape.values()))
     if fit.model.whole:
@@ -259,8 +259,8 @@ def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
 
 
 def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tuple[Ints, Ints]:
-    # For each sample (a row), the first and the last row of the grid that fit it best: they differ for models that
-    # jump, since many whole numbers between two measured jumps fit equally well.
+    # For each sample, the first and the last row of the grid among those that fit it best. They differ for models that
+    # jump, because many whole numbers between two measured jumps fit equally well.
     curves = _logs(model, grid, threads)
     curves = curves - curves.mean(axis=1, keepdims=True)
     same = np.concatenate([[False], np.abs(np.diff(curves, axis=0)).max(axis=1) < _SAME])
@@ -273,7 +273,7 @@ def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tu
 
 
 def _squares(model: Model, grid: Floats, threads: Floats, logs: Floats) -> Floats:
-    size = max(1, _BLOCK // len(logs))  # rows at a time, since all rows can take gigabytes
+    size = max(1, _BLOCK // len(logs))  # rows at a time, because all rows at once can take gigabytes
     found = []
     for start in range(0, len(grid), size):
         errors = logs - _logs(model, grid[start : start + size], threads)

@@ -1,4 +1,4 @@
-"""Data that tasks needed but no task made: scattered by a client, or older than the trial."""
+"""Data that tasks needed but no task of the trial made: scattered by a client, or older than the trial."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Scattered:
     """Pieces of data, and the tasks that needed them."""
 
     nbytes: tuple[int, ...]  # bytes of each piece
-    workers: tuple[int, ...]  # number of workers that had each piece at first
-    first: tuple[str, ...]  # one worker that had the piece at first; empty if unknown
-    row: Ints  # row of the table `tasks` for each use
-    piece: Ints  # number of the piece for each use
+    workers: tuple[int, ...]  # for each piece, the number of workers that had it at first
+    first: tuple[str, ...]  # for each piece, a worker that had it at first; empty if unknown
+    row: Ints  # for each use of a piece, the row of the using task in the table `tasks`
+    piece: Ints  # for each use of a piece, the number of the piece
 
     def moved(self, tables: Tables) -> tuple[Ints, Floats]:
-        """Rows of tasks whose worker had to fetch a piece, and its bytes; an element for each copy.
+        """For each copy of a piece that a worker fetched: the row of a task that needed the copy, and its bytes.
 
-        A copy's row is the task at which the transfer is noted, or else the first that started.
+        This is the task whose `transfer` seconds include the copy, or else the first task that started.
         """
         if not len(self.row):
             return self.row, np.zeros(0)
         tasks = tables["tasks"]
         worker = np.asarray(tasks["worker"], dtype=object)[self.row].astype(str)
-        # a piece that several workers had at first is on all workers: nothing is fetched
+        # A piece that several workers had at first was sent to all workers (`broadcast`), so nothing is fetched.
         fetched = (worker != np.asarray(self.first, str)[self.piece]) & (np.asarray(self.workers)[self.piece] <= 1)
         row, piece = self.row[fetched], self.piece[fetched]
         noted = np.asarray(tasks["transfer"])[row] > 0
@@ -41,7 +41,7 @@ class Scattered:
 
 
 def first_uses(piece: Ints, worker: npt.NDArray[Any], start: Floats) -> Ints:
-    """Indices of the first use of each piece on each worker, which fetches it and keeps it for its other tasks."""
+    """Indices of the first use of each piece on each worker; the worker then keeps the piece for its other tasks."""
     number, order = np.unique(worker, return_inverse=True)[1].ravel(), np.argsort(start, kind="stable")
     uses = np.column_stack([piece, number])[order]
     found: Ints = order[np.unique(uses, axis=0, return_index=True)[1]]

@@ -1,7 +1,7 @@
-"""Significance levels for several looks at a test, so that all looks together keep one level.
+"""Significance levels for tests that are repeated as data arrive (looks), so that all looks together keep one level.
 
-Pocock's rule (1977, Biometrika 64): the same nominal level at every look. The chance that any look falls below it
-without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), for known noise. Each
+Pocock's rule (1977, Biometrika 64): the same nominal level at every look. The chance that the p of any look falls below
+it without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), for known noise. Each
 t-test uses that level (Jennison and Turnbull 2000, section 4.4).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from scalescope.analysis.distributions import NORMAL, root
 
-CAUTION = 0.65  # share of alpha to plan with: t-tests of few pairs only estimate the noise, and raise more false alarms
+CAUTION = 0.65  # share of alpha to plan with, because t-tests of few pairs raise more false alarms than known noise
 _NODES = 64
 _TINY = 1e-7  # level below which Bonferroni is used
 _GROWTH = math.sqrt(2)
@@ -22,7 +22,7 @@ _below = np.vectorize(lambda deviations: math.erfc(-deviations / math.sqrt(2)) /
 
 
 def looks(first: int, most: int) -> tuple[int, ...]:
-    """Numbers of pairs at which to look, such as 7, 10, 14, 20: each look costs power, so steps grow."""
+    """Numbers of pairs after which to test, such as 7, 10, 14, 20. Each look costs power, so the steps grow."""
     found, after = [], first
     while after < most:
         found.append(after)
@@ -31,7 +31,7 @@ def looks(first: int, most: int) -> tuple[int, ...]:
 
 
 def level(alpha: float, at: tuple[int, ...]) -> float:
-    """The level of each t-test at the looks `at`, so that all together keep `alpha`."""
+    """The level for the t-test at each of the looks `at`, so that all looks together keep `alpha`."""
     return nominal(CAUTION * alpha, at)
 
 
@@ -49,7 +49,7 @@ def overall(level: float, at: tuple[int, ...]) -> float:
         return level * len(at)
     bound = -NORMAL.inv_cdf(level / 2)
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    inside = np.zeros(1)  # sums that have not crossed yet, and the mass at each
+    inside = np.zeros(1)  # sums that have not crossed the limit yet; `mass` is their probability
     mass = np.ones(1)
     crossed, before = 0.0, 0
     for pairs in at:

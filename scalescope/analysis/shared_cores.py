@@ -11,16 +11,16 @@ import numpy as np
 from scalescope.analysis.events import Tables, Waits
 from scalescope.analysis.ledger import integral
 
-Work = Callable[[float], float]  # (time) to core-seconds that a task on this worker would have had by that time
-ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds on a core: least for a lone task, most for a crowded one
-LONGER = 1.2  # least factor by which crowded tasks take longer; below it, there were cores for all
-LEAST_TASKS = 3  # fewest crowded and fewest lone tasks of a prefix for a comparison
+Work = Callable[[float], float]  # function of time: core-seconds that a task on this worker would have had by then
+ALONE, CROWDED = 0.95, 0.75  # share of its time on a core: a task is lone from the first on, crowded up to the second
+LONGER = 1.2  # crowded tasks must take longer by this factor; otherwise there were cores for all
+LEAST_TASKS = 3  # lone tasks, and crowded tasks, that a prefix must have to be compared
 
 
 def work_by_worker(tables: Tables, rows: Sequence[int], waits: Mapping[int, Waits]) -> dict[str, Work]:
-    """The `Work` of each worker on which more tasks computed than it has threads; empty if they did not take longer.
+    """The `Work` of each worker on which more tasks computed than it has threads; empty if tasks did not take longer.
 
-    A worker is taken to have a core for each thread, and tasks to get equal shares of the cores.
+    Assumed: a worker has one core per thread, and all computing tasks get equal shares of the cores.
     """
     if all(held for own in waits.values() for *_, held in own):
         return {}
@@ -48,7 +48,7 @@ def _work(edges: Sequence[tuple[float, int]], threads: int) -> Work | None:
 
 
 def _took_longer(tables: Tables, rows: Iterable[int], work: Mapping[str, Work]) -> bool:
-    """Whether crowded tasks took longer, in the mean over prefixes; True if no lone tasks can be compared."""
+    """Whether crowded tasks took longer than lone ones, on average over prefixes; True if none can be compared."""
     tasks, by_prefix = tables["tasks"], dict[str, tuple[list[float], list[float]]]()
     for row in rows:
         start, stop, worker = float(tasks["start"][row]), float(tasks["stop"][row]), tasks["worker"][row]

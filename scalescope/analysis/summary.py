@@ -1,4 +1,4 @@
-"""One row per point, from the trials of a sweep."""
+"""Summarises the trials of a sweep, point by point."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MeanInterval:
     """A mean and its 95 % interval over repeats."""
 
     mean: float  # geometric mean; arithmetic if a value is zero
-    low: float | None = None  # None if there are fewer than two repeats, or a value is zero
+    low: float | None = None  # ends of the interval; None with fewer than two repeats, or if a value is zero
     high: float | None = None
 
     @property
@@ -53,24 +53,24 @@ class MeanInterval:
 
 @dataclass(frozen=True)
 class PointSummary:
-    """Measurements of a point's valid trials, and states of the others; without warm-ups."""
+    """Metrics of a point's valid trials, and reasons why other trials do not count; warm-ups are left out."""
 
     point: Point
     valid: int = 0  # trials that are data points
     failed: int = 0  # trials whose workload raised
-    invalid: int = 0  # trials that the machine spoilt
+    invalid: int = 0  # trials spoilt by the cluster or the machine
     reasons: tuple[TrialReason, ...] = ()  # reasons of failed and invalid trials, most frequent first
-    warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
-    metrics: Metrics | None = None  # combined as each metric is declared; None without valid trials
-    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # by metric, where it is declared to have one
-    asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
-    blamed: Mapping[str, float] = field(default_factory=dict)  # reasons why threads waited: mean thread-seconds
-    passed_on: Mapping[str, float] = field(default_factory=dict)  # part of `blamed` in waits for late tasks
-    cores: int = 0  # cores of the host, if all workers are on it; else, or if unknown, 0
+    warnings: tuple[str, ...] = ()  # warnings about the capture of valid trials, without repetition
+    metrics: Metrics | None = None  # means (or what each metric declares) over valid trials; None without valid trials
+    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # by name, for metrics declared to have one
+    asked: tuple[PartitionCall, ...] = ()  # calls in the workload's code that set the number of partitions
+    blamed: Mapping[str, float] = field(default_factory=dict)  # mean thread-seconds, by reason why threads waited
+    passed_on: Mapping[str, float] = field(default_factory=dict)  # share of `blamed` while waiting for late tasks
+    cores: int = 0  # cores of the host if all workers ran on this host; 0 otherwise or if unknown
 
     @property
     def origin(self) -> PartitionCall | None:
-        """The call behind the widest stage; it made as many partitions, or half (two stages may share a name)."""
+        """The call that made the widest stage: it set as many partitions, or half (two stages may share a name)."""
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
         return max(made, key=lambda asked: asked.partitions, default=None)
@@ -95,7 +95,7 @@ class PointSummary:
         return sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts) / total if total > 0 else 0.0
 
     def share_here(self, *parts: str) -> float:
-        """The share of these parts in the worker time without the waits of the script for another cluster."""
+        """The share of these parts in the worker time, not counting waits of the script for another cluster."""
         here = 1.0 - self.share(OTHER_CLUSTER)
         return self.share(*parts) / here if here > 0 else 0.0
 
@@ -114,7 +114,7 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """Summaries of points without a data point, from their failed and invalid trials."""
+    """Summaries of those points that have no valid trial, made from their failed and invalid trials."""
     trials = list(trials)
     counted = {trial.point.id for trial in trials if trial.counts}
     return summarise(
@@ -125,7 +125,7 @@ def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
-    """The measured point of the first finding, or else the one with the smallest busy share."""
+    """The first point of the worst finding, if it was measured; else the point with the smallest busy share."""
     measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
     for finding in verdict.findings if verdict else ():
         if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
@@ -164,12 +164,12 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
 
 
 def _short(value: Scalar) -> Scalar:
-    """The name of the file, if the text is a path."""
+    """The last part of a value that is a path; other values stay as they are."""
     return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
 def is_meant(point: Point, text: str) -> bool:
-    """Whether a text means a point: `workers=200,items=199`, any other settings, or the start of its id."""
+    """Whether a text selects a point: settings such as `workers=200,items=199`, or the start of the point's id."""
     if "=" not in text:
         return point.id.startswith(text)
     known = {"workers": point.workers, "items": point.items, **settings(point)}
@@ -234,7 +234,7 @@ def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _intervals(measured: Sequence[Metrics]) -> dict[str, MeanInterval]:
-    # The interval of a share is cut at 1: with two noisy repeats it would reach far beyond.
+    # Cut the interval of a share at 1: with two noisy repeats, it would reach far beyond.
     found = {}
     for metric in METRICS.values():
         values = _values(measured, metric) if metric.interval else []

@@ -13,21 +13,21 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import percent
 
 STARTING_S = 60.0  # seconds of a job before its worker runs tasks
-LOST = 0.1  # share of a worker's life that may be spent on tasks that do not end in it
-PARTS = 10  # tasks of a life, from which the unfinished one costs less than `LOST`
+LOST = 0.1  # share of a worker's life that may be lost on tasks that the worker cannot finish
+PARTS = 10  # tasks in a worker's life; with so many, the unfinished last one costs less than `LOST`
 
 
 @dataclass(frozen=True)
 class TooLong(Mapped):
-    """Tasks that do not end before their worker does."""
+    """Tasks so long that workers end before these tasks do."""
 
     prefix: str
     task_s: float  # seconds of the longest task
     limit: str  # name of the limit, such as `walltime`
     limit_s: float
-    lost: float  # share of a worker's life that is spent on tasks that do not end in it, from 0 to 1
-    fitting_s: float  # the shortest limit of at least this one with which less than a tenth is lost
-    parts: int  # number of shorter tasks into which one such task can be cut instead
+    lost: float  # share of a worker's life, from 0 to 1, that is lost on tasks that the worker cannot finish
+    fitting_s: float  # shortest limit, in seconds, from `limit_s` on, with which less than `LOST` is lost
+    parts: int  # alternative to a longer limit: number of shorter tasks into which to cut each task
 
     @property
     def text(self) -> str:
@@ -52,7 +52,7 @@ def longest_tasks(attempts: Attempts) -> dict[str, float]:
 
 
 def too_long(longest: Mapping[str, float], limit: str, limit_s: float, whole_s: float) -> TooLong | None:
-    """The tasks that lose most to a limit; None if all end in time. `whole_s`: seconds of the whole workload."""
+    """The longest tasks, if they lose too much to a limit; else None. `whole_s`: seconds of the whole workload."""
     prefix = max(longest, key=lambda each: longest[each], default="")
     task_s, life_s = longest.get(prefix, 0.0), limit_s - STARTING_S
     if not task_s or whole_s <= life_s:
@@ -66,6 +66,6 @@ def too_long(longest: Mapping[str, float], limit: str, limit_s: float, whole_s: 
 
 
 def clock(seconds: float) -> str:
-    """`05:00:00`, rounded up to whole minutes from an hour on, as schedulers read it."""
+    """A duration as schedulers read it, such as `05:00:00`; from an hour on, rounded up to whole minutes."""
     seconds = 60 * math.ceil(seconds / 60) if seconds >= 3600 else math.ceil(seconds)
     return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"

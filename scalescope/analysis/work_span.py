@@ -1,4 +1,4 @@
-"""Work, span, critical path, and parallelism over time: what the graph offered, and what ran."""
+"""Work, span, critical path, and parallelism over time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.analysis.graph import Graph
 
-POINTS = 2000  # most points of a step function that is drawn
-GAIN = 0.05  # distance from the bound T∞, as a share of the bound, at which further threads are not worth it
+POINTS = 2000  # most points of a step function in a chart
+GAIN = 0.05  # further threads are not worth it once the bound on the run time is within this share of T∞
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class WorkSpan:
     """Work and span of the recorded graph, which bound its run time on any number of threads."""
 
     work_s: float  # T1, the sum of durations
-    span_s: float  # T∞, the longest dependency path; the recorder's value if the graph is unknown
+    span_s: float  # T∞, seconds of the longest dependency path; from the recorder if the graph is unknown
 
     @property
     def useful_workers(self) -> int:
@@ -61,7 +61,7 @@ class Steps:
 class Profile:
     """Parallelism over time."""
 
-    provisioned: Steps  # threads that were there
+    provisioned: Steps  # threads of the workers present
     runnable: Steps  # tasks whose inputs were in memory, waiting or running
     running: Steps  # tasks that computed
 
@@ -99,9 +99,9 @@ def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
 
 
 def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
-    """Provisioned, runnable and running over time, each thinned to at most `points` points (at least 8).
+    """Provisioned threads, runnable and running tasks over time, each thinned to at most `points` points (at least 8).
 
-    The first, lowest, highest and last level of equal slices of time are kept, so no peak is lost (M4, Jugel et al.
+    The first, lowest, highest and last level in equal slices of time are kept, so no peak is lost (M4, Jugel et al.
     2014).
     """
     members, end = attempts.members, attempts.makespan
@@ -130,7 +130,7 @@ def _thinned(steps: Steps, points: int) -> Steps:
 
 
 def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None) -> Steps:
-    # counts the half-open intervals [begin, end) at each instant
+    # The number (or weight) of half-open intervals [begin, end) at each instant.
     ones = np.ones(len(begin), np.int64) if weights is None else weights
     times = np.concatenate([[0.0, until], begin, end])
     changes = np.concatenate([[0, 0], ones, -ones])

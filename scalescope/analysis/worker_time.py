@@ -1,22 +1,22 @@
 """Divides the worker time, which is P × the time of the workload's call, into parts without remainder.
 
-P is the number of requested threads. The time runs from the call of the workload to its return, or to the end of its
-last task if that is later; it is the makespan if the call was not recorded. At every instant each of the P threads is
-in one state (`scalescope.model.metrics.PARTS`), by these rules:
+P is the number of requested threads. The call lasts from the call of the workload to its return, or to the end of its
+last task if that is later; if it was not recorded, the makespan is used. At every instant, each of the P threads is in
+one state (`scalescope.model.metrics.PARTS`), by these rules:
 
 - A worker never counts for more threads than it has: tasks that seceded, or overlap by clock error, are clipped.
-- The record has the seconds of transfer, deserialisation and disk reads, not their times. They are placed in this order
-  directly before the start of their task, not before it was assigned; writing directly after its end. They cost nothing
-  while the thread computed.
-- Idle threads of a paused worker are `paused`, even if tasks wait; the next rules do not count them.
+- The records have the durations of transfers, deserialisation and disk reads, but not their times. They are placed in
+  this order directly before the start of their task, but not before it was assigned; disk writes directly after its
+  end. While the thread computed, they cost nothing.
+- Idle threads of a paused worker are `paused`, even if tasks wait; the next rules do not count these threads.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
-- A task is known from when it is runnable or assigned until the scheduler knows its end. While no task is known, idle
-  threads are `other_cluster` if the client waited for another cluster, else `client`.
+- A task is known from when it is runnable or assigned until the scheduler learns that it ended. While no task is known,
+  idle threads are `other_cluster` if the client waited for another cluster, else `client`.
 - Threads that are idle when the last task starts have `no_runnable_task` to the end, not `tail`.
 - If more threads are present than requested, all of them are scaled down to P threads.
 
-Totals agree with P × that time up to rounding (below 1e-9). `scalescope.analysis.ledger` does the computing.
+The parts add up to P × the call's time within 1e-9. `scalescope.analysis.ledger` counts the threads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scalescope.model.metrics import WORKER_TIME
 class WorkerTime:
     """P × the time of the workload's call by worker and part."""
 
-    workers: tuple[str, ...]  # addresses; the last, an empty text, stands for requested threads that never came
+    workers: tuple[str, ...]  # addresses; the last is empty and stands for requested threads that never came
     parts: dict[str, Floats]  # thread-seconds per worker for each part of `WORKER_TIME`
 
     def total(self) -> dict[str, float]:
@@ -84,7 +84,7 @@ def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats
 
 
 def _clock(attempts: Attempts, threads: int) -> Clock:
-    # seconds, scaled down while more than P threads are present
+    # A clock that runs slower while more than P threads are present.
     members = attempts.members
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([[attempts.begin], members.joined, left]))
@@ -101,8 +101,8 @@ def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
 
 
 def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[Floats, Floats]:
-    # Returns thread-seconds of missing threads, by worker and bin: late ones, then lost ones. At each instant, as many
-    # of the missing threads as have left are lost, the others late. Workers get equal shares; a rest belongs to none.
+    # Thread-seconds of missing threads by worker and bin: of late threads, and of lost ones. Missing threads count as
+    # lost up to the number that has left, and as late beyond. Threads share both equally; a rest has no worker.
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([edges, members.joined, left]))
     joined = _threads_until(times, members.joined, members.nthreads)

@@ -1,9 +1,9 @@
-"""Notes when a worker runs methods of actors, for which it has a thread apart from those of tasks.
+"""Notes when a worker runs methods of actors, which use a separate thread, not those of tasks.
 
-There can be thousands of calls a second, so at most one event every `WINDOW_S` goes to the scheduler. It sums up all
-calls since the last event, as if without pauses: `end` in seconds since the epoch on the scheduler's clock, `seconds`,
-and calls and seconds of each method. Coroutine methods hold no thread and are not noted. This source text is sent to
-workers: it imports only the standard library and `distributed`.
+There can be thousands of calls a second, so at most one event every `WINDOW_S` goes to the scheduler. An event sums up
+all calls since the last one, as if they had run without pauses: `end` in seconds since the epoch on the scheduler's
+clock, `seconds`, and calls and seconds of each method. Coroutine methods hold no thread and are not noted. This source
+text is sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 TOPIC = "scalescope-actor-calls"
 WINDOW_S = 0.05
-METHODS, NAME_CHARACTERS = 20, 100  # most methods in one event, and most characters of a name
+METHODS, NAME_CHARACTERS = 20, 100  # largest number of methods in an event, and of characters in a name
 
 
 class ActorCalls(WorkerPlugin):  # type: ignore[misc]
@@ -52,7 +52,7 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
             self.pool.__dict__.pop("submit", None)
 
     def note(self, method: str, began: float, ended: float) -> None:
-        with self.lock:  # in the thread that ran the call
+        with self.lock:  # `note` runs in the thread of the call
             known = method in self.methods or len(self.methods) < METHODS
             entry = self.methods.setdefault(method if known else "others", [0, 0.0])
             entry[0] += 1

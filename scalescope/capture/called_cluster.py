@@ -1,7 +1,7 @@
-"""Tells calls of Dask's clients and clusters for another scheduler from calls for our own.
+"""Tells whether calls of Dask's clients and clusters go to our scheduler or to another one.
 
-Attributes are read from `__dict__`: Dask's properties may make clients, and an object that another thread is making has
-only some attributes. Their names are those of distributed 2023.5 to 2026.8.
+Attributes are read from `__dict__`, because Dask's properties may create clients, and because an object that another
+thread is creating has only some attributes. The names are those of distributed 2023.5 to 2026.8.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _BEGINNING = ("newly-created", "connecting")  # statuses of a client before its 
 
 
 class OwnScheduler:
-    """Tells calls for the scheduler at `address` from calls for others."""
+    """Tells whether calls go to the scheduler at `address` or to another one."""
 
     def __init__(self, address: str) -> None:
         self._names = {address}
-        with suppress(Exception):  # another thread makes or closes a client
+        with suppress(Exception):  # another thread may be creating or closing a client
             for client in list(distributed.Client._instances):
                 names = _names(client) or set()
                 self._names |= names if address in names else set()
@@ -41,7 +41,7 @@ class OwnScheduler:
 
 def _subject(frame: FrameType) -> object:
     found = frame.f_locals
-    if frame.f_code.co_name == "wait" and "fs" in found:  # `distributed.wait` asks the default client
+    if frame.f_code.co_name == "wait" and "fs" in found:  # else the default client would count
         return _first(found["fs"])
     return found.get("self")
 
@@ -59,7 +59,7 @@ def _names(owner: object) -> set[str] | None:
         return _known(owner.scheduler_address, owner.scheduler_info)
     if isinstance(owner, distributed.Client):
         return _of_client(state)
-    if isinstance(owner, distributed.as_completed):  # its `loop` belongs to the default client
+    if isinstance(owner, distributed.as_completed):  # the futures' client, since `loop` is the default client's
         return _names(_first(state["futures"]))
     for name in ("_client", "client"):
         if isinstance(client := state.get(name), distributed.Client):

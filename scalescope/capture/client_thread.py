@@ -35,13 +35,13 @@ from scalescope.model.records import (
 
 _logger = logging.getLogger(__name__)
 
-# Real seconds between two samples: fewer at first, for short calls, then this part of the call's time so far, up to the
-# longest
+# Real seconds between two samples: they grow from INTERVAL_S / 16 to INTERVAL_S, then are the share PART of the call's
+# time so far, at most LONGEST_S.
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 
 _FLOW_ENGINE, _DELAYED = "/prefect/flow_engine.py", "/dask/delayed.py"
-_HASHES = ("/dask/tokenize.py", "/dask/base.py")  # files of `tokenize`; the second before 2024.9
-_LOOP = "IO loop"  # name of the thread in which clients that are not asynchronous talk to their schedulers
+_HASHES = ("/dask/tokenize.py", "/dask/base.py")  # files of `tokenize`: the first since dask 2024.9, the second before
+_LOOP = "IO loop"  # name of the thread in which a synchronous client talks to its scheduler
 _META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's functions
 _VIRTUAL = "scalescope.clusters.simulated."
 
@@ -52,18 +52,18 @@ class CodePlace(NamedTuple):
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
-    waits: bool = False  # True if it waits for a cluster
-    purpose: str = ""  # value of the column `what`, if that is not the name of a call
-    elsewhere: bool = False  # True if it is in a call for another cluster
+    waits: bool = False  # True if the call waits for a cluster
+    purpose: str = ""  # value of the column `what`; empty: the name of the call
+    elsewhere: bool = False  # True if the call goes to another cluster
 
 
 class ClientWatch:
-    """Charges the time of the calling thread, on the cluster's clock, to the lines of code at which it is.
+    """Attributes the calling thread's time, on the cluster's clock, to the lines of user code that it is at.
 
-    In real time, another thread samples the calling thread. Virtual time passes only while the calling thread waits or
-    is charged CPU seconds: the thread itself reports the time at each wait, and samples only divide it. `function` is
+    In real time, another thread samples the calling thread. In virtual time, which passes only while the calling thread
+    waits or is charged CPU seconds, the thread itself reports each wait, and samples only divide it. `function` is
     the workload; its file always counts as user code. `waits` registers a function that is called before and after
-    each wait. With the scheduler's `address`, calls for other clusters are told apart.
+    each wait. With the scheduler's `address`, calls to other clusters are recognised.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ClientWatch:
         return self._columns(rows, ahead_s)
 
     def awaits(self) -> tuple[str, str, float] | None:
-        """Line, call and seconds of the wait for this cluster in which the thread is; None where it is in none."""
+        """Line, call and seconds so far of the thread's present wait for this cluster; None if it does not wait."""
         with self._lock:
             if not self._rows:
                 return None
@@ -149,7 +149,7 @@ class ClientWatch:
         self._charge(self._place(sys._getframe(1)))
 
     def _charge(self, otherwise: CodePlace | None = None) -> None:
-        # divides the time since the last call equally among the places seen meanwhile
+        # divide the time since the last call equally among the places sampled meanwhile
         seen, self._seen = self._seen, []
         if otherwise is not None and not seen:
             seen = [otherwise]
@@ -171,7 +171,7 @@ class ClientWatch:
                 at = frame.f_code, frame.f_lasti, frame.f_lineno or 0
                 return CodePlace(*at, waits or elsewhere, purpose or (META if _meta(frame) else ""), elsewhere)
             purpose = purpose or _purpose(file, frame.f_code.co_name)
-            # an outer call, nearer to the user's code, tells more than an inner one
+            # an outer call (nearer to the user's code) overrides inner ones
             another = self._scheduler.is_another(frame) if self._scheduler else None
             elsewhere = elsewhere if another is None else another
             frame = frame.f_back
@@ -182,7 +182,7 @@ class ClientWatch:
 def collection_deferred() -> Iterator[None]:
     """Keep Python 3.11 from collecting garbage while the frames of another thread are walked.
 
-    A collection in `f_back` lets that thread go on, and then reads a frame that is gone: the process crashes (CPython
+    A collection during `f_back` would let that thread run on and leave the frame; the process then crashes (CPython
     issues 106883 and 97002).
     """
     deferred = sys.version_info < (3, 12) and gc.isenabled()
@@ -196,7 +196,7 @@ def collection_deferred() -> Iterator[None]:
 
 
 def _waits(frame: FrameType | None) -> bool:
-    # returns whether the innermost frames wait on behalf of Dask's client
+    # whether the innermost frames are a wait of Dask's client
     depth, name = 0, ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -217,7 +217,7 @@ def _purpose(file: str, function: str) -> str:
 
 
 def _loop_hashes(frames: Mapping[int, FrameType]) -> bool:
-    """Whether a client's thread hashes what `scatter` got."""
+    """Whether a client's event-loop thread is hashing data that was passed to `scatter`."""
     return any(_hashes(frames.get(each.ident or 0)) for each in threading.enumerate() if each.name == _LOOP)
 
 
@@ -226,7 +226,7 @@ def _hashes(frame: FrameType | None) -> bool:
 
 
 def _innermost(frame: FrameType | None, wanted: Callable[[CodeType], bool]) -> FrameType | None:
-    """The innermost frame of this kind, from `frame` outwards."""
+    """The innermost frame whose code is `wanted`, from `frame` outwards; None if there is none."""
     while frame is not None and not wanted(frame.f_code):
         frame = frame.f_back
     return frame
@@ -238,7 +238,7 @@ def _meta(frame: FrameType | None) -> bool:
 
 
 def _past_the_cluster(frame: FrameType | None) -> tuple[FrameType | None, str]:
-    """The frame below which tasks run without the cluster, and what runs them; `frame` and empty if none does."""
+    """The frame that runs tasks without the cluster, if any, and what runs them; else `frame` and empty text."""
     at = frame
     while at is not None:
         name, module = at.f_code.co_name, at.f_globals.get("__name__")

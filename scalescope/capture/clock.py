@@ -14,7 +14,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from scalescope.capture.quiet import hide_own_records as hide_own_records  # sent with this plugin, the first one
+from scalescope.capture.quiet import hide_own_records as hide_own_records  # sends `quiet` with this first plugin
 
 
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]

@@ -12,12 +12,12 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-FULL = 2  # generation with all objects; collections of younger ones are too short to matter
+FULL = 2  # oldest generation of objects; collections of younger generations are too short to matter
 MOST = 20_000  # most collections that a worker holds; then the oldest is dropped
 
 
 class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
-    """Notes begin and end of collections; `taken` returns them."""
+    """Notes start and end of full collections; `taken` returns them."""
 
     name = "scalescope-garbage"
 
@@ -39,7 +39,7 @@ class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
             self.found.append((self.begun, time.time()))
 
     def taken(self, since: float) -> list[tuple[float, float]]:
-        """Return begin and end of the collections since a time, and forget all collections."""
+        """Start and end of collections that ended after `since`; forgets all collections."""
         taken = [each for each in self.found if each[1] >= since]
         self.found.clear()
         return taken

@@ -1,9 +1,9 @@
 """Samples the GPU of a worker with NVML, and at the same instants the activity of the threads that run its tasks.
 
-NVML returns the part of its last sampling period (0.2 s on an H100, a second on others) in which a kernel of any
-process ran on the card, not how much of the card the kernel used. A thread is in Python, or in a call of C code whose
-name is on its line; samples see it where it can release the interpreter's lock. This source text is sent to workers: it
-imports only the standard library and `distributed`.
+NVML returns the share of its last sampling period (0.2 s on an H100, a second on others) in which a kernel of any
+process ran on the card, not how much of the card the kernel used. A sampled thread is in Python code, or in a call of C
+code whose name is on its line; samples see a thread only where it can release the interpreter's lock. This source text
+is sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ INTERVAL_S = 0.1
 MOST = 3000  # most samples that a worker holds; then every second one is dropped and the interval is doubled
 COLUMNS = ("time", "utilisation", "memory", "prefix", "doing", "cpu")
 PROCESSES_EVERY = 10  # samples between two looks at the processes on the card
-THROTTLED = 0x08 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat, power brake; not the usual limit of power
-THREAD_CLOCK = 4 | 2  # with the number of a thread, the id of Linux's clock of its CPU time: CPUCLOCK_PERTHREAD, _SCHED
+THROTTLED = 0x08 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat, power brake; not the normal power limit
+THREAD_CLOCK = 4 | 2  # bits of a Linux clock id: CPU time of one thread (CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED)
 DEPTH = 60  # most frames of a thread that are examined, from the innermost
 
 COPYING, LOADING = "copying", "loading"
-# Attributes on a line that copy to or from a GPU or wait for its results; such attributes only within CuPy; attributes
-# that read and decode
+# Names of attributes on a line that copy to or from a GPU or wait for its results (the second pattern: only in CuPy),
+# and names of attributes that read or decode data.
 _COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|(_cuda_)?synchronize|copy_to_host|to_device")
 _CUPY_COPIES = re.compile("get|set|array|asarray")
 _READS = re.compile(
@@ -115,7 +115,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return time.time(), busy, used, throttled, threads
 
     def cores(self, thread: int | None) -> float:
-        # returns the part of the time since the last sample in which a thread was on a core; 1 if unknown
+        # share of the time since the last sample for which a thread was on a core; 1 if unknown
         if thread is None:
             return 1.0
         try:
@@ -128,7 +128,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
 
     def taken(self, since: float, delay: float) -> dict[str, Any]:
-        """Facts and samples since a time of this host's clock, or `absent`, the reason for having none; begins anew."""
+        """Facts and samples since a time on this host's clock, or `absent`: why there are none. Drops all samples."""
         samples, self.samples, self.interval = self.samples, [], INTERVAL_S
         moved, self.moved = self.moved, 0
         if self.absent:
@@ -147,7 +147,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
 
 
 def why_absent(dask_worker: Any = None) -> str:
-    """The reason for seeing no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty if it sees one."""
+    """Why the worker sees no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty if it sees one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1", "NoDevFiles"):
         return "HIDDEN"
     if nvml.device_get_count() == 0:
@@ -156,7 +156,7 @@ def why_absent(dask_worker: Any = None) -> str:
 
 
 def _of_moves(worker: Any) -> list[Any]:
-    # dask-cuda holds results in a buffer of zict, which has lists of functions to call for each result that it moves
+    # dask-cuda holds results in a zict buffer; functions in its callback lists are called for each result that it moves
     buffer = getattr(getattr(worker, "data", None), "device_buffer", None)
     names = ("fast_to_slow_callbacks", "slow_to_fast_callbacks")
     return [getattr(buffer, name) for name in names if hasattr(buffer, name)]
@@ -191,7 +191,7 @@ def _of_frame(frame: Any) -> str:
 
 @lru_cache(maxsize=1000)
 def _of_line(code: Any, instruction: int, in_cupy: bool) -> str:
-    # judges by the attributes that the line has read so far: one of them is the function that it calls now
+    # judge by the attributes that the line has loaded so far: the function that is being called is among them
     begin = max((offset for offset, _ in dis.findlinestarts(code) if offset <= instruction), default=0)
     names = [
         str(each.argval)

@@ -19,7 +19,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
-NAMED, MOST_NAMES = 0.05, 3  # fewest busy cores of a foreign process that is named; most names
+NAMED, MOST_NAMES = 0.05, 3  # a foreign process is named if it keeps so many cores busy; largest number of names
 
 
 def facts() -> dict[str, Any]:
@@ -48,7 +48,7 @@ def packages() -> dict[str, str]:
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         metadata = distribution.metadata  # read and parsed at each access
-        if name := metadata["Name"]:  # a folder without metadata has no name; the first on the path is the one imported
+        if name := metadata["Name"]:  # None without metadata; the first distribution on the path counts
             version = f"{metadata['Version']}{_source(distribution)}"
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
     return dict(sorted(found.items()))
@@ -67,10 +67,10 @@ def packages_digest(versions: dict[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CpuShares:
-    """Uses of the host's CPU time, as shares of all its CPUs."""
+    """How the host's CPU time was used; shares of all its CPUs, from 0 to 1."""
 
     ours: float  # used by our processes
-    own: float = 0.0  # the part of `ours` used by the roots of their trees, such as a driver
+    own: float = 0.0  # the part of `ours` that the root processes used, such as a driver
     others: float = 0.0  # used by all other processes and the kernel
     stolen: float = 0.0  # taken by the hypervisor for other machines
     idle: float  # not used
@@ -97,7 +97,7 @@ class HostLoad:
         self.load: CpuShares | None = None
         self.reason = "not measured yet"
         self._before: dict[str, int] | None = None
-        # Ticks of foreign processes, by id and name: at the last look, and at the first
+        # CPU ticks of foreign processes, by id and name: at the last look, and at the first look
         self._foreign: dict[tuple[int, str], int] = {}
         self._begun: dict[tuple[int, str], int] = {}
         self._looked = 0.0
@@ -111,7 +111,7 @@ class HostLoad:
         self._measure()
 
     def so_far(self) -> CpuShares | None:
-        """The load until now, measured anew if the last look is `AGAIN_S` old: a process may be killed at any time."""
+        """The load until now, at most `AGAIN_S` old; for callers that may be killed before the body ends."""
         if time.monotonic() - self._looked >= AGAIN_S:
             self._measure()
         return self.load

@@ -2,9 +2,9 @@
 
 A worker of `distributed` samples the stacks of its task threads every 10 ms. Its profile lacks the innermost function
 and does not tell lines apart: this module adds both. Coroutine functions run on the worker's event loop, which the
-profile does not cover: while such a task runs, a thread of this module samples the loop as often. Calls that read
-something are counted by their arguments: tasks with equal calls do work that could be done once. This source text is
-sent to workers: it imports only the standard library and `distributed`.
+profile does not cover: while such a task runs, a thread of this module samples the loop every 10 ms, too. Calls that
+read something are counted by their arguments: tasks with equal calls repeat work that could be done once. This source
+text is sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from scalescope.capture.instrument import Hook, Instrumented
 
 NAME = "scalescope-inside"
 DEEPEST = 100  # most frames of a stack that are examined, from the innermost, as in `distributed`
-OUTER, INNER = 25, 15  # frames of a long stack that are kept at its two ends
-STACKS, CUT = 60, 8  # commonest stacks of a prefix, which stay whole; outermost frames that other stacks keep
-PREFIXES = 50  # most prefixes that are reported, by number of samples
+OUTER, INNER = 25, 15  # outermost and innermost frames that are kept of a long stack
+STACKS, CUT = 60, 8  # number of most frequent stacks of a prefix that stay whole; frames kept of others
+PREFIXES = 50  # largest number of reported prefixes: those with most samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
-COROUTINE = "event-loop"  # first frame of a stack on the event loop, in a coroutine function of a task
+COROUTINE = "event-loop"  # first frame of stacks of coroutine functions, which run on the event loop
 COROUTINE_S = 0.01  # seconds between two samples of an event loop that runs such a task
 LINGER_S = 0.5  # seconds after the last such task until the sampling thread ends
 
-SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
-# Functions of a worker that run a task, with its key and its worker among their variables.
-_RUNS_TASKS = ("_run_task", "apply_function")  # the second name is that before distributed 2024.9
-# Beginnings of the names of library functions that read something
+SENT = "<dynamic-code>"  # `co_filename` of functions sent by value; their globals may have `__file__`
+# Functions of a worker that run a task; the task's key and the worker are among their variables.
+_RUNS_TASKS = ("_run_task", "apply_function")  # the second before distributed 2024.9
+# Prefixes of the names of library functions that read something
 _READING = (
     *("load", "read", "open", "connect", "recv", "scan", "glob", "listdir", "walk", "parse", "fetch", "request"),
     *("from_pretrained", "stat", "do_handshake"),
 )
-# Beginnings of the names of the user's own functions that set something up
+# Prefixes of the names of the user's own functions that set something up
 _SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download", "read", "parse", "build")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
-CALLS, TOLD_CALLS = 50, 10  # most calls of a prefix counted; most reported, and fewer of those made in a single task
-COUNTED = 500  # most tasks of a prefix that are counted apart
-_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # parts of names of parameters
+CALLS, TOLD_CALLS = 50, 10  # largest number of different calls counted and reported per prefix
+COUNTED = 500  # largest number of tasks per prefix whose calls are counted
+_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # in a parameter's name: skip
 TEXT = 200  # most characters of an argument that are compared
-# Frames between the worker and the function of a task
+# Modules of frames between the worker and the task's function
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
 _installed = 0
@@ -91,9 +91,9 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
     def taken(self, since: float) -> dict[str, Any]:
         """Samples by stack and prefix since a time of the scheduler's clock.
 
-        Begins anew. A stack is its frames, the outermost first, joined by `;`: `my_job.py:61 load` in the user's code,
-        `json.decoder.decode` in a library's, and last a called C function, as `time.sleep()`, or
-        `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds for which threads of tasks
+        Drops all samples. A stack is its frames from the outermost on, joined by `;`: `my_job.py:61 load` in the user's
+        code, `json.decoder.decode` in a library, and at the end a called C function such as `time.sleep()`, or
+        `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds that threads of tasks
         waited for a core. `calls`: results of `_SameCalls.told`, by prefix.
         """
         worker = self.worker
@@ -114,9 +114,9 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
 
 
 def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
-    """The commonest stacks unchanged, and the commonest of the others without their innermost frames.
+    """Samples by stack: the most frequent stacks unchanged, others without their innermost frames.
 
-    All other samples are counted under an empty stack.
+    Samples of rare stacks are counted under an empty stack.
     """
     kept, rest = Counter(dict(stacks.most_common(most))), Counter[str]()
     for stack, samples in stacks.items():
@@ -150,7 +150,7 @@ class _EventLoops:
     """Samples event loops while tasks run there; one instance for all workers of a process."""
 
     def __init__(self) -> None:
-        self.running: dict[int, int] = {}  # tasks that have begun and not ended, by thread of their loop
+        self.running: dict[int, int] = {}  # number of running tasks, by thread of the event loop
         self.watches = False
         self.functions = Instrumented()
         self.lock = threading.Lock()
@@ -231,8 +231,8 @@ class _SameCalls:
     """Calls with equal arguments in the tasks of one prefix."""
 
     def __init__(self) -> None:
-        self.tasks: set[int] = set()  # hashes of the keys of tasks that were seen, as below
-        # Samples, samples in which it read something, and tasks: by function, arguments and line of the caller
+        self.tasks: set[int] = set()  # hashes of the keys of seen tasks; so are the tasks in `found`
+        # By function, arguments and line of a call: samples, samples in which the call read something, and tasks
         self.found: dict[tuple[str, str, str], tuple[list[int], set[int]]] = {}
 
     def note(self, task: int, calls: list[tuple[tuple[str, str, str], bool]]) -> None:
@@ -255,7 +255,7 @@ class _SameCalls:
 
 
 def _note_calls(frames: list[Any], outside: Any) -> None:
-    # `frames` from the innermost on, `outside` the frame that called the outermost
+    # `frames`: from the innermost outwards; `outside`: the caller of the last of them
     while outside is not None and outside.f_code.co_name not in _RUNS_TASKS:
         outside = outside.f_back
     if outside is None:
@@ -271,7 +271,7 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
     users = [not module_of(_file(frame)) for frame in frames]
     call = called(frames[0].f_code, frames[0].f_lasti)
     reads = call.rpartition(".")[2].startswith(_READING)
-    if reads and users[0]:  # a function that is not in Python; its arguments are not known, but open files are
+    if reads and users[0]:  # a C function: its arguments are unknown, but open files are known
         names = sorted({str(each.name) for each in _files(frames[0])})
         if names:
             yield (call, ", ".join(names), frame_text(_info(frames[0]))), True
@@ -285,17 +285,17 @@ def _calls_of_users(frames: list[Any]) -> Iterator[tuple[tuple[str, str, str], b
 
 
 def _reads_file(frame: Any) -> bool:
-    """Whether a file that can be read is open in a variable of a function."""
+    """Whether a variable of the function holds a file that is open for reading."""
     return any(not each.closed and "r" in str(getattr(each, "mode", "")) for each in _files(frame))
 
 
 def _files(frame: Any) -> list[Any]:
-    # copied in one step: variables of a module may change meanwhile
+    # copy first: the variables of a module may change meanwhile
     return [each for each in list(frame.f_locals.values()) if type(each) in _FILES]
 
 
 def _arguments(frame: Any) -> str | None:
-    """The arguments of a call as text; None if the text of one does not tell its value."""
+    """The arguments of a call as text; None if an argument's text would not identify its value."""
     code, variables = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     names = names[1:] if code.co_name == "__init__" else names
@@ -386,7 +386,7 @@ def _count(change: int) -> None:
 
 
 def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
-    # like the original, but counts the innermost frame and lines, too; workers pass True for `child`
+    # like the original, but also counts the innermost frame and lines; workers pass True for `child`
     if child is not True:
         return _original(frame, child, state, **options)
     stop, innermost = options.get("stop"), frame
@@ -415,15 +415,15 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
     return state
 
 
-_counted = 0  # identity of the innermost frame of a sample that was counted once
+_counted = 0  # id of the innermost frame of a sample that has been counted once so far
 
 
 def _once_a_sample(frames: list[Any], outside: Any) -> None:
-    # workers count each sample twice: for all tasks, and for those of the prefix
+    # workers count each sample twice, in two profiles: of all tasks, and of the task's prefix
     global _counted
     if id(frames[0]) == _counted:
         _counted = 0
-        with suppress(Exception):  # other people's code: nobody needs to know, and the next sample may show more
+        with suppress(Exception):  # runs inside the user's program, which must not fail; the next sample may succeed
             _note_calls(frames, outside)
     else:
         _counted = id(frames[0])
@@ -452,7 +452,7 @@ def _handled(frame: Any) -> str:
 
 @lru_cache(maxsize=10_000)
 def _identity(code: Any) -> tuple[str, bool]:
-    # `profile.identifier`, and whether this is the user's own code, whose lines are counted apart
+    # like `profile.identifier`, and whether it is the user's own code: only there are lines counted separately
     name, file = getattr(code, "co_name", repr(code)), getattr(code, "co_filename", "<frozen ?>")
     return f"{name};{file};{getattr(code, 'co_firstlineno', 0)}", not module_of(file)
 

@@ -1,4 +1,4 @@
-"""Puts calls of hooks into functions of libraries, without a wrapper around the functions.
+"""Adds calls of hooks to library functions, without wrapping the functions.
 
 A wrapper would appear in every traceback, and `warnings` with a `stacklevel` and `inspect.stack()` would see it.
 Instead the function keeps its file, lines, columns, names and signature: its own source is compiled again, with a call
@@ -135,19 +135,19 @@ class Instrumented:
         while self._put:
             function, hook = self._put.pop()
             hooks = _hooks(function)
-            if hooks is not None and hook in hooks.hooks:  # otherwise the function has got other code since
+            if hooks is not None and hook in hooks.hooks:  # otherwise other code has replaced the function's since
                 hooks.hooks.remove(hook)
                 if not hooks.hooks:
                     function.__code__ = hooks.original
 
 
 def _hooks(function: FunctionType) -> Hooks | None:
-    """The hooks that a function calls; another copy of this module, as one sent to a worker, may have made them."""
+    """The hooks that a function calls, also those made by another copy of this module (one sent to a worker)."""
     return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
 
 
 def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Hooks) -> CodeType:
-    """A function's code with calls of the hooks; `source` has the lines of its file."""
+    """The code of a function, with calls of the hooks added; `source`: all lines of the function's file."""
     first = code.co_firstlineno
     text = "".join(_block(code, source[first - 1 :]))
     is_indented = text[:1].isspace()
@@ -160,7 +160,7 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     function = body[0] if body else None
     if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
         raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
-    function.returns = None  # decorators stay, since the code begins at their line; they are not called
+    function.returns = None  # decorators stay, uncalled: the code's first line is theirs
     _Calls(function).put()
     made = _compiled(_around(code, qualname, function), code)
     same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
@@ -206,7 +206,7 @@ class _Calls(ast.NodeTransformer):
         return changed
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        return node if isinstance(node, ast.expr) else super().generic_visit(node)  # a `return` is in no expression
+        return node if isinstance(node, ast.expr) else super().generic_visit(node)  # no `return` in an expression
 
     def _leave_alone(self, node: ast.AST) -> ast.AST:
         return node
@@ -215,7 +215,7 @@ class _Calls(ast.NodeTransformer):
 
 
 def _at(node: Any, place: ast.AST) -> Any:
-    """`node` at the position of `place`, with its parts; parts that have a position keep it, with all of theirs."""
+    """Give `node` and its parts the position of `place`; parts that have a position (and their parts) keep it."""
     if "lineno" in node._attributes:
         if hasattr(node, "lineno"):
             return node
@@ -226,11 +226,11 @@ def _at(node: Any, place: ast.AST) -> Any:
 
 
 def _around(code: CodeType, qualname: str, function: ast.stmt) -> ast.Module:
-    """A module with the function, inside one function that has its free variables and, if needed, a class."""
+    """A module with the function, inside a function that defines its free variables and, if needed, inside a class."""
     classes = [part for part in qualname.split(".")[:-1] if part != "<locals>"]
     inner: ast.stmt = function
     if "__class__" in code.co_freevars or (classes and "<locals>" not in qualname):
-        inner = ast.ClassDef(classes[-1], [], [], [function], [])  # for `super()` and names with two underscores
+        inner = ast.ClassDef(classes[-1], [], [], [function], [])  # for `super()` and private names (`__name`)
         if hasattr(inner, "type_params"):
             inner.type_params = []
     free = [name for name in code.co_freevars if name != "__class__"]
@@ -260,7 +260,7 @@ def _find(code: CodeType, name: str) -> CodeType | None:
 
 
 def _block(code: CodeType, lines: Sequence[str]) -> Sequence[str]:
-    """The lines of the function with which `lines` begin."""
+    """The lines of the function that starts at the first of these lines."""
     if not hasattr(code, "co_positions"):  # before Python 3.11
         return inspect.getblock(lines)
     return lines[: _last_line(code) - code.co_firstlineno + 1]

@@ -26,24 +26,24 @@ from distributed import Client
 from scalescope.capture.instrument import Hook
 from scalescope.model.large_part import ALL_TASKS, LargePart, graph_bytes
 
-NOTED_BYTES = 1_000_000  # fewest bytes of a noted graph, as it is sent
-PART = 0.1  # least share of the graph's bytes of a noted part
-MOST = 20  # most graphs noted in a trial; the largest are kept
+NOTED_BYTES = 1_000_000  # smallest graph that is noted, in bytes as sent
+PART = 0.1  # smallest share of the graph's bytes that a noted part has
+MOST = 20  # number of graphs that are noted in a trial: the largest
 VISITS, DEPTH = 20_000, 10  # most objects examined in one graph; deepest nesting
-SAMPLED, MANY = 1_000, 1_000  # most tasks examined in one graph; most elements of a container that is entered
+SAMPLED, MANY = 1_000, 1_000  # most tasks examined in a graph; most elements of a container to look into
 _NOTHING = (bool, int, float, complex, type, ModuleType)  # types whose values are small, or not sent
 _LEAVES = (str, bytes, bytearray, memoryview)
-# Places whose items are the user's own arguments
+# Arguments that hold the user's own arguments
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
-# Largest objects of earlier graphs: by id while they live, or by the hash of a text
+# Largest objects of earlier graphs: by id (with a weak reference) or, for texts and bytes, by hash
 _Sent = dict[int, "weakref.ref[Any] | None"]
 
 
 def large_part_hooks(
     found: list[LargePart], line: Callable[[Any], str], failed: Callable[[Exception], None] | None = None
 ) -> list[tuple[Any, Hook]]:
-    """Functions of the client, and hooks that note the largest part of each large graph that it sends."""
+    """Functions of the client, with hooks that note the largest part of each large graph that the client sends."""
     packed = threading.local()
     sent_before: _Sent = {}
 
@@ -90,7 +90,7 @@ class _Found:
 
 
 def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
-    """The part of a graph that has most bytes; all tasks, or None, if no part has a share of `PART`.
+    """The part of a graph with most bytes. If no part has the share `PART`: all tasks together, or None.
 
     Adds the largest object to `sent_before`.
     """
@@ -108,13 +108,13 @@ def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart
 
 
 def _again(value: Any, sent_before: _Sent) -> bool:
-    if isinstance(value, str | bytes):  # these have no weak references, but Python caches their hash
+    if isinstance(value, str | bytes):  # cannot be weakly referenced, but their hash is cached
         again, sent_before[hash(value)] = hash(value) in sent_before, None
         return again
     known = sent_before.get(id(value))
     if known is not None and known() is value:
         return True
-    with suppress(TypeError):  # a dict or list has no weak references either: each time it counts as another object
+    with suppress(TypeError):  # a dict or list cannot be weakly referenced: it always counts as new
         sent_before[id(value)] = weakref.ref(value)
     return False
 
@@ -124,15 +124,15 @@ class _Search:
 
     def __init__(self) -> None:
         self.found: dict[_Place, _Found] = {}
-        self.tasks = 0  # tasks of all layers but blockwise ones, whose tasks the scheduler makes
+        self.tasks = 0  # tasks of all layers except blockwise layers, whose tasks the scheduler makes
         self._seen: set[int] = set()
         self._of_task: set[_Place] = set()  # places of objects found in the current task
         self._visits = 0
 
     def graph(self, graph: Any) -> None:
-        if isinstance(graph, Delayed):  # has attributes of any name
+        if isinstance(graph, Delayed):  # first, because a `Delayed` seems to have any attribute
             graph = graph.dask
-        if hasattr(graph, "operands"):  # before other attributes, which an expression takes for columns
+        if hasattr(graph, "operands"):  # second, because an expression takes other attributes for columns
             self._expression(graph)
         elif layers := getattr(graph, "layers", None):
             needed_by = {need: name for name, needs in graph.dependencies.items() for need in needs}
@@ -265,7 +265,7 @@ def _of_method(value: MethodType, place: _Place) -> Iterator[tuple[Any, _Place]]
 
 def _of_function(value: FunctionType, place: _Place) -> Iterator[tuple[Any, _Place]]:
     for name, each in _variables(value):
-        # a function that a decorator wraps, such as a task of Prefect
+        # a decorator's object with the wrapped function in `fn`, such as a Prefect task
         kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
         yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
 
@@ -286,7 +286,7 @@ def _is_task(value: Any) -> bool:
     return hasattr(type(value), "func") and hasattr(type(value), "args")
 
 
-# Ways to enter a value: by the first kind that fits, else through its attributes
+# How to look into a value: the first kind that fits decides; without any, its attributes
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, _Place], Iterator[tuple[Any, _Place]]]], ...] = (
     (_is_a(Mapping), _of_mapping),
     (_is_a(list, tuple, set, frozenset), _of_collection),

@@ -1,4 +1,4 @@
-"""Reads the log records of workers that are gone from their black boxes."""
+"""Reads log records of dead workers from the files that `BlackBox` wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAIL_BYTES = 256 * 1024
 def read(folder: Path, workers: Collection[str]) -> Columns:
     """The last log records of these workers, as rows of `records.LOGS`.
 
-    Other lines come from `faulthandler` or C: they get the level `FAULT` and the time of the previous record.
+    Lines that are no records come from `faulthandler` or C code; they get the level `FAULT` and the time before them.
     """
     rows = []
     for path in sorted(folder.glob("*.log")):
@@ -32,7 +32,7 @@ def read(folder: Path, workers: Collection[str]) -> Columns:
 
 
 def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    # returns the first line, and the lines in the last `TAIL_BYTES`
+    # the first line, and the lines in the last `TAIL_BYTES`
     with path.open("rb") as stream:
         first = stream.readline()
         begin = stream.tell()

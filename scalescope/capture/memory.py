@@ -20,7 +20,7 @@ from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 from scalescope.redaction import masked
 
-FEW = 8  # most workers that are all asked at once; if there are more, the first decides whether to ask the others
+FEW = 8  # so many workers are all asked at once; if there are more, the first answer decides whether to ask the others
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"
@@ -39,10 +39,10 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
     same_calls: list[dict[str, Any]] = field(default_factory=list)  # messages of the events `SAME_CALL`
-    unprofiled: str = ""  # reason why there are no stacks of tasks; empty if there are
-    # Cores, threads, threads of a library's pool, and seconds for which tasks waited for a core, by worker
+    unprofiled: str = ""  # why stacks of tasks are missing; empty if they are there
+    # By worker: cores, threads, threads of a library's pool, and seconds that tasks waited for a core
     processes: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    monitored: bool = False  # True if a worker samples itself, and thus sends heartbeats at their usual interval
+    monitored: bool = False  # True if workers' system monitors are on, so that heartbeats come at the usual interval
 
 
 NO_GPU = {

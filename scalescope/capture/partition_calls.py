@@ -42,20 +42,20 @@ CALLS: dict[str, tuple[str, ...]] = {
         "random._wrap_func",  # all distributions call it
     ),
 }
-# functions whose first argument has the items to divide
+# functions that divide the items of their first argument into partitions
 COUNTED = (BAG, FROM_PANDAS, "dask.dataframe.from_map", "dask.array.from_array")
 BEAM = "apache_beam"
-MOST = 50  # most calls kept in a trial
-COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".snappy")  # endings of files that are never cut
+MOST = 50  # largest number of calls kept per trial
+COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".snappy")  # suffixes of files that are not read in blocks
 
 
 class Notes(list[PartitionCall]):
-    """Distinct calls in their order."""
+    """Noted calls in order, without repetitions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.created: dict[int, set[str]] = {}  # lines that called Beam's `Create`, by the number of its elements
-        self.large: list[LargePart] = []  # parts of the largest graphs, the largest first
+        self.created: dict[int, set[str]] = {}  # lines that called Beam's `Create`, by number of elements
+        self.large: list[LargePart] = []  # largest part of each of the largest graphs, largest first
 
     def facts(self) -> dict[str, Any]:
         return {"asked": [each.to_mapping() for each in self], "large": [each.to_mapping() for each in self.large]}
@@ -64,16 +64,16 @@ class Notes(list[PartitionCall]):
         partitions = getattr(made, "npartitions", None)
         if not isinstance(partitions, int) or len(self) >= MOST:
             return
-        caller = sys._getframe(4)  # `add`, `_made`, `left` and the function itself are in between
+        caller = sys._getframe(4)  # skips `add`, `_made`, `left` and the noted function
         items = _length(given) if call in COUNTED else None
         where = line_of_user(caller)
-        if str(caller.f_globals.get("__name__")).startswith(BEAM):  # Beam builds it after the user's code
+        if str(caller.f_globals.get("__name__")).startswith(BEAM):  # built by Beam after the user's code has run
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
         nbytes = _bytes_to_cut(given) if call in (READ_TEXT, READ_CSV) else None
         asked = PartitionCall(call, where, items, partitions, *_chunks(made), nbytes)
-        # inner calls of a library, such as `from_map` in `read_csv`, were noted first
+        # drop inner calls, which are noted earlier: `read_csv` calls `from_map`
         self[:] = [each for each in self if not self._within(each, asked)]
         if asked not in self:
             self.append(asked)
@@ -87,7 +87,7 @@ class Notes(list[PartitionCall]):
 class Noting:
     """Notes calls of the modules that are added, and the client's large graphs, until it is closed.
 
-    `failed` gets errors of this class; without `failed`, they are raised.
+    `failed` is called with errors of the noting itself; without `failed`, these are raised.
     """
 
     def __init__(self, failed: Callable[[Exception], None] | None = None) -> None:
@@ -157,9 +157,9 @@ def _length(given: Any) -> int | None:
 
 
 def _bytes_to_cut(paths: Any) -> int | None:
-    """Bytes of files on this host that can be read in blocks; 0 for compressed ones, None if that is not known."""
+    """Bytes that can be read in blocks: size of these files on this host, 0 if compressed; None if unknown."""
     names = [paths] if isinstance(paths, str | PurePath) else paths
-    if not isinstance(names, list | tuple):  # nothing that the call itself must still read
+    if not isinstance(names, list | tuple):  # an iterator would be used up before the call reads it
         return None
     found = [each for name in names for each in glob.glob(str(name))]
     if not found or len(found) > MOST:
@@ -173,7 +173,7 @@ def _bytes_to_cut(paths: Any) -> int | None:
 
 
 def _chunks(made: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # returns shape and largest chunk of an array; nan, an unknown length, makes both empty
+    # shape and largest chunk of an array; both empty if a length is unknown (nan)
     chunk = getattr(made, "chunksize", None)
     if not isinstance(chunk, tuple) or not all(isinstance(each, int) for each in (*made.shape, *chunk)):
         return (), ()
@@ -192,11 +192,11 @@ def _used(name: str, modules: Collection[str]) -> bool:
     return True
 
 
-_dividing = threading.local()  # `now`: whether a call is being repeated
+_dividing = threading.local()  # attribute `now`: whether this thread is repeating a call
 
 
 def _divided(function: Any, made: Any, arguments: tuple[Any, ...]) -> Any:
-    # repeats the call with as many partitions as the configuration asks for, if that is more
+    # repeat the call with as many partitions as the configuration asks for, if that is more
     import dask  # the observed program may not have imported it
 
     asked = dask.config.get(NPARTITIONS, 0)

@@ -15,8 +15,8 @@ from typing import Any
 
 from dask.system import CPU_COUNT
 
-OFF_MS = 60_000.0  # longest interval, in milliseconds, of a monitor that counts as on
-_CALLERS = {"numpy", "torch"}  # modules whose callers use such a library
+OFF_MS = 60_000.0  # milliseconds: a system monitor with a longer interval counts as off
+_CALLERS = {"numpy", "torch"}  # modules that call such a library (BLAS, OpenMP)
 BEAT_S = 5.0  # longest wait in seconds, so that a GPU with a hanging driver does not delay the other samples
 
 
@@ -66,7 +66,7 @@ async def beat(dask_worker: Any = None) -> None:
     spans = dask_worker.extensions.get("spans")
     if spans is not None:
 
-        def collect(*digests: Any) -> None:  # 2023.9 passes no digests
+        def collect(*digests: Any) -> None:  # distributed 2023.9 passes no digests
             waiting, spans.digests_total_since_heartbeat = spans.digests_total_since_heartbeat, {}
             type(spans).collect_digests(spans, *digests)
             held = spans.digests_total_since_heartbeat

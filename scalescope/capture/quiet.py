@@ -17,11 +17,11 @@ _CONNECTED, _STREAM = "Receive client connection: Client-scalescope-", "Starting
 
 
 class _Others(logging.Filter):
-    """Drops records about our plugins and clients; one filter for all loggers of a process."""
+    """Drops log records about our plugins and clients; a process has one filter for all loggers."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.expected = False  # True if the next connection is that of our client
+        self.expected = False  # True if the next connection belongs to our client
         self.addresses: set[str] = set()  # addresses of our clients' connections
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -14,17 +14,17 @@ How an attempt gets into the record:
 An entry of `held` is three values and the details of its kind, one after another (dictionaries or a tuple for each task
 miss the cache and are much slower). `transition()` writes it and `pack()` reads it by `_ENTRIES`:
 
-    key | time | WorkerState                                      given to that worker
-    key | time | _Stolen                                          went to the queue of another worker
+    key | time | WorkerState                                      assigned to that worker
+    key | time | _Stolen                                          stolen by another worker
     key | time | RUNNABLE                                         waits for a worker
-    key | 0.0  | UNQUEUED                                         released while it waited for a worker or for its needs
+    key | 0.0  | UNQUEUED                                         released while it waited for a worker or for inputs
     key | 0.0  | FORGOTTEN
     key | time | DONE or _Ending | group | needs | worker | thread | nbytes | begin | end
-    key | 0.0  | UNASSIGNED                                       no worker fits; an entry with an _Ending follows
-    row | time | SENT | keys                                      graph taken in; `row` is its number in table `graphs`
+    key | 0.0  | UNASSIGNED                                       no worker can run it; an _Ending entry follows
+    row | time | SENT | keys                                      graph received; `row` is its number in `graphs`
 
-`begin` and `end` are seconds since the epoch. If a task did more than compute, `begin` is the list of its steps, and
-`end` is 0.0.
+`needs` are the keys of dependencies; `begin` and `end` are seconds since the epoch. If a task did more than compute,
+`begin` is the list of its steps (`startstops`), and `end` is 0.0.
 """
 
 from __future__ import annotations
@@ -55,43 +55,43 @@ from distributed.protocol.pickle import loads
 
 PROTOCOL = 3
 
-# Most rows and entries that are held until the client fetches them. Further ones are counted as dropped
+# How many rows and entries are held until the client fetches them; further ones are only counted, as dropped.
 HELD_ROWS = 5_000_000
 HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
 HELD_OTHERS = 1_000_000  # rows of each of the tables `members`, `lag`, `memory` and `graphs`
 HELD_WAITS = 10_000
 CHUNK_ROWS = 200_000  # rows of one answer to `drain`
-BATCH = 20_000  # values in `held`, about a thousand tasks: `pack` turns them into rows in about 3 ms
-HELD_BATCHES = 100  # about 40 MB; then the oldest batch is packed for each new one
-HELD_BACK_S = 30.0  # longest wait of a batch, in seconds: a scheduler that dies loses no more
+BATCH = 20_000  # values in a batch (about a thousand tasks), which `pack` turns into rows in about 3 ms
+HELD_BATCHES = 100  # about 40 MB; beyond that, each new batch makes us pack the oldest
+HELD_BACK_S = 30.0  # seconds until a batch is packed: at most these records are lost if a scheduler dies
 
 LAG_INTERVAL_S = 0.05
 WORKER_LAG_S = 0.1  # shortest stall of a worker's event loop, in seconds, that is recorded
 ALONE_S = 60.0  # seconds without its client after which the recorder removes itself
 UNDRAINED_S = 1800.0  # seconds without a call of `drain` after which the recorder removes itself
 HEARTBEATS_S = 1.0  # longest wait for the last metrics of workers, in seconds
-STRAGGLERS_S = 0.1  # seconds to wait after the last event of actors' calls: twice the interval of these events
+STRAGGLERS_S = 0.1  # seconds to wait for more events of actors' calls; twice their interval
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
-HELD_CALLS, CALL_CHARACTERS = 20, 200  # most failed tasks whose function and arguments are kept; characters of each
-LONG_S, HELD_LONGEST = 0.05, 200  # shortest task, in seconds, that counts as the longest of its prefix; most prefixes
-HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # most pieces of scattered data; most uses by tasks in all
-SCATTERED_ROWS, TASK_WAITS = 400, 50  # most rows and most waits in one event
+HELD_CALLS, CALL_CHARACTERS = 20, 200  # failed tasks whose call (function and arguments) is kept; characters per call
+LONG_S, HELD_LONGEST = 0.05, 200  # shortest task in seconds whose call is kept as longest of a prefix; most prefixes
+HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # most pieces of scattered data; most uses by tasks in total
+SCATTERED_ROWS, TASK_WAITS = 400, 50  # largest numbers of rows and of waits in one event
 HELD_SENT = 500_000  # most tasks whose graph is remembered
 HELD_STEPS = 20_000  # most steps of fused tasks that are remembered, from tasks longer than `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
-OURS = "scalescope-"  # begins the names of all our plugins
-WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
-WAIT = "scalescope-wait "  # begins actions that `scalescope.capture.waits` adds
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with and without its thread
+OURS = "scalescope-"  # prefix of the names of all our plugins
+WORKER_CLIENT = "Client-worker-"  # prefix of the id of a client inside a task
+WAIT = "scalescope-wait "  # prefix of the actions that `scalescope.capture.waits` adds to `startstops`
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with its thread; after `secede`
 ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
-_FINISHED = FINISHED, 0, 0  # status, retries and restriction of an attempt without problems
+_FINISHED = FINISHED, 0, 0  # status, retries and allowed workers of a normal attempt
 
-# Kinds of entries
+# Kinds of entries of `held`
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
 SENT = "sent"
 
@@ -100,11 +100,11 @@ SENT = "sent"
 #     byte 0       4       8      12      13       14       16      24      32  40  48  56  64  72  80
 #          worker  prefix  group  status  retries  allowed  thread  nbytes  six times in seconds   graph
 #
-# Each column begins at a multiple of its size, so that it can be cut out of many rows.
+# Each column is aligned to its size, so that a column can be sliced out of many rows at once.
 _FIELDS = {
     "worker": "i",
     "prefix": "i",
-    "group": "i",  # -1: the group's name is the key
+    "group": "i",  # -1 if the group's name equals the key
     "status": "b",
     "retries": "b",
     "allowed": "h",
@@ -120,7 +120,7 @@ _FIELDS = {
 }
 _ROW = struct.Struct("<" + "".join(_FIELDS.values()))
 
-# Steps of a task that have a column of seconds each
+# Steps of a task (actions of `startstops`) with their own column of seconds
 _STEPS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
 
 
@@ -128,7 +128,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     """Records from `begin` to `finish`; `drain` returns the records in numbered chunks.
 
     These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is kept and
-    sent again until it is acknowledged. Without its client (`owner`) for `ALONE_S`, or a call of `drain` for
+    sent again until it is acknowledged. If its client (`owner`) is gone for `ALONE_S`, or `drain` is not called for
     `undrained_s`, the recorder removes itself and our other plugins. If `lag_interval_s` is None, the event loop is not
     watched.
     """
@@ -162,7 +162,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.lag: list[tuple[float, str, float]] = []
         self.graphs: list[tuple[float, float, str, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
-        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # begins and ends of full collections
+        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # start and end of full ones
         self.full: dict[str, int] = {}
         self.metrics_before: dict[Any, float] = {}
         self.ended = 0.0  # time at which recording ended
@@ -176,7 +176,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
         self._since = 0.0
         self._collecting = 0.0
-        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # (handlers, message, their handler, ours)
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # handlers, message, theirs, ours
         self._graph_tasks: Any = ()  # tasks of the graph that is being received
         self._called = float("-inf")  # event-loop time of the last event of actors' calls
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
@@ -191,7 +191,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.scheduler = scheduler
         for command in (self.begin, self.drain, self.finish, self.fine_metrics, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
-        # Only these two handlers see the error of a task that will be retried, and the size of a graph.
+        # Only these handlers see the error of a task that will be retried, and the size of a graph.
         arounds = {
             "task-finished": self._around_task_finished,
             "task-erred": self._around_task_erred,
@@ -199,7 +199,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         }
         for message in arounds.keys() & set(scheduler.stream_handlers):
             self._replace(scheduler.stream_handlers, message, arounds[message])
-        for message in {"scatter", "update_data"} & set(scheduler.handlers):  # data that is no task's result
+        for message in {"scatter", "update_data"} & set(scheduler.handlers):  # data that clients scatter
             self._replace(scheduler.handlers, message, self._around_scatter)
 
     async def close(self) -> None:
@@ -226,13 +226,13 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._keep("members", (time.time(), "left", worker, stimulus_id))
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        if client == self.owner:  # nobody fetches the records any more
+        if client == self.owner:  # nobody will fetch the records
             self._leaving = asyncio.ensure_future(self._leave_alone())
 
     def log_event(self, topic: str, msg: Any) -> None:
         if not self.active or self.attempts is None:
             return
-        if type(msg) is dict and msg.get("action") == "update-graph":  # recorded in the table `graphs`
+        if type(msg) is dict and msg.get("action") == "update-graph":  # already in the table `graphs`
             return
         if topic == "stealing":
             self.attempts.stolen(msg)
@@ -257,7 +257,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         gc.callbacks.append(self._note_collection)
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
-        self.transition = self.attempts.hook()  # an instance attribute saves binding a method at each call
+        self.transition = self.attempts.hook()  # an instance attribute: no method is bound at each call
         self.active = True
         self._expect_drain(self.undrained_s)
         if self.lag_interval_s is not None:
@@ -302,7 +302,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 await attempts.pack_all()
             self._stop()
             self.ended = time.time()
-            assigned = attempts.assigned()  # counted before the rest is packed, since tasks may go on meanwhile
+            assigned = attempts.assigned()  # before the rest is packed: tasks may start meanwhile
             await attempts.pack_all()
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
@@ -356,7 +356,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._replaced.append((handlers, message, before, ours))
 
     def _note_collection(self, phase: str, info: dict[str, int]) -> None:
-        if info["generation"] == 2:  # all objects; collections of younger generations are too short to matter
+        if info["generation"] == 2:  # a full collection; those of younger generations are too short to matter
             if phase == "start":
                 self._collecting = time.time()
             else:
@@ -458,7 +458,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return scattered
 
     def _around_update_graph(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        if not inspect.iscoroutinefunction(handler):  # before 2023.7
+        if not inspect.iscoroutinefunction(handler):  # distributed before 2023.7
 
             def received(*args: Any, **message: Any) -> Any:
                 began, self._graph_tasks = time.time(), ()
@@ -470,7 +470,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
         async def update_graph(*args: Any, **message: Any) -> Any:
             began = time.time()
-            result = await handler(*args, **message)  # calls our `update_graph` last, and awaits nothing more
+            result = await handler(*args, **message)  # calls our `update_graph` last, with no `await` after it
             self._note_graph(began, message)
             return result
 
@@ -481,7 +481,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         if self.active and self.attempts is not None:
             client, sender = str(message.get("client", "")), message.get("submitting_task")
             if sender is not None and not client.startswith(WORKER_CLIENT):
-                client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
+                client = WORKER_CLIENT + client  # workers in the driver's process: their tasks share its client
             by = "" if sender is None else str(sender)
             self._keep("graphs", (began, time.time() - began, client, by, len(tasks), sent_bytes(message)))
             self.attempts.graph_sent(tasks)
@@ -516,7 +516,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def _sample_memory(self, now: float) -> None:
         for address, state in self.scheduler.workers.items():
             lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
-            if lag_s > WORKER_LAG_S and self._tick_s < 1:  # with many workers per process, no loop ticks
+            if lag_s > WORKER_LAG_S and self._tick_s < 1:  # ticks are off if many workers share a process
                 self._keep("lag", (now, address, lag_s))
             spilled = state.metrics.get("spilled_bytes")
             on_disk = int(spilled.get("disk", 0)) if isinstance(spilled, dict) else 0
@@ -533,18 +533,18 @@ class _Numbers(dict):  # type: ignore[type-arg]
 
 
 class _Ending(NamedTuple):
-    """The end of an attempt, if it did not finish, or if its task is restricted."""
+    """The end of an attempt that did not finish, or whose task may run only on some workers."""
 
     status: int
     allowed: int  # number of workers that may run the task; 0: any
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
     call: str  # call of a task that raised, as `load(7)`; may be empty
-    refused: bool  # True if no worker got the task, since its inputs need more memory than any worker has
+    refused: bool  # True if the scheduler failed the task, because no worker has memory for its inputs
 
 
 class _Stolen(NamedTuple):
-    """A task went from the queue of one worker to another."""
+    """Work stealing moved a task to the worker `thief`."""
 
     thief: str
 
@@ -554,7 +554,7 @@ class _Scattered:
 
     def __init__(self, state: Any, new: bool) -> None:
         self.nbytes, self.rows = int(getattr(state, "nbytes", 0)), array("i")
-        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # unknown for old data
+        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # [] if older
 
 
 class _Attempts:
@@ -564,56 +564,56 @@ class _Attempts:
         self.scheduler = scheduler
         self.held_rows = held_rows
         self.event = event
-        self.held: list[Any] = []  # entries (docstring of this module)
-        self.opened = time.time()  # begin of `held`
-        self.batches: deque[tuple[float, list[Any]]] = deque()  # begin and entries of earlier lists, oldest first
+        self.held: list[Any] = []  # entries, flat (see the docstring of this module)
+        self.opened = time.time()  # time at which `held` was started
+        self.batches: deque[tuple[float, list[Any]]] = deque()  # `opened` and `held` of full batches, oldest first
         self.running: dict[Any, tuple[str, float]] = {}  # worker and time of assignment, by key of unfinished attempts
-        self.ready: dict[Any, float] = {}  # time of getting runnable, by key of tasks that had to wait for a worker
-        self.row_of: dict[Any, tuple[int, float]] = {}  # row, longest path to it in seconds, by key of finished tasks
-        self.told = 0  # number of failed tasks whose call was described
+        self.ready: dict[Any, float] = {}  # time at which a task that had to wait for a worker became runnable, by key
+        self.row_of: dict[Any, tuple[int, float]] = {}  # row, seconds of the longest path to it; by key if finished
+        self.told = 0  # number of failed tasks whose call was kept (at most `HELD_CALLS`)
         self.tried: dict[Any, int] = {}  # number of attempts, by key of tasks that erred or whose worker died
         self.present = set(scheduler.workers)  # addresses of workers, including one that is being removed
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
-        self.own_steps: tuple[Any, list[Any]] | None = None  # key and our steps of the task whose end is being handled
-        self.confined: set[str] = set()  # prefixes whose restrictions were sent as an event
-        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # tasks and seconds, by prefix and action
-        self.longest: dict[str, tuple[float, Any, str]] = {}  # seconds, key, function and arguments, by prefix
-        # Steps of fused tasks, and calls with random keys: key and prefix of the first task with them
+        self.own_steps: tuple[Any, list[Any]] | None = None  # key, and our steps, of the task that is ending
+        self.confined: set[str] = set()  # prefixes whose restrictions have been logged as an event
+        self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # number of waits and seconds, by prefix and action
+        self.longest: dict[str, tuple[float, Any, str]] = {}  # longest task: seconds, key, call; by prefix
+        # First task (key and prefix) with a step of fused tasks or with an equal call under a random key
         self.steps: dict[Any, tuple[Any, str]] = {}
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # tasks, seconds, by prefix, step, first prefix
-        self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
-        self.uses = 0  # uses of such data by tasks
-        self.sent: dict[Any, int] = {}  # number of the graph with which a task came, from 1, by key
+        self.scattered: dict[Any, _Scattered] = {}  # data that clients scattered, by key
+        self.uses = 0  # number of uses of `scattered` data by tasks
+        self.sent: dict[Any, int] = {}  # number of the graph (from 1) that brought a task, by key
         self.graphs = 0  # graphs received
-        self.released: set[Any] = set()  # tasks that were released before their end and not begun again
+        self.released: set[Any] = set()  # keys of tasks that were released unfinished and have not begun again
         self.cancelled: Counter[str] = Counter()  # number of released tasks that were forgotten, by prefix
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
-        self.foreign = 0  # attempts that ended but began before the recording
-        self.dropped = 0  # attempts beyond `held_rows`
+        self.foreign = 0  # attempts that ended in the recording but began before it
+        self.dropped = 0  # attempts that were not kept, because `held_rows` was reached
         self.edges_dropped = 0
         self.waits_dropped = 0
-        self.unassigned = 0  # rows of tasks that failed without having been given to a worker
+        self.unassigned = 0  # rows of tasks that failed before they were assigned to a worker
 
-        # Number of rows that are not taken yet. Packing a row costs a third of appending to a list for each column.
+        # Packed rows, not taken yet: packing a row costs a third of the time of appending to a list per column.
         self.taken = 0
         self.keys: list[Any] = []
         self.rows = bytearray()
         self.workers, self.prefixes, self.groups = _Numbers(), _Numbers(), _Numbers()
-        self.names: dict[Any, tuple[int, int]] = {}  # task group: numbers of its prefix and of its name
-        self.seconds: list[tuple[float, ...]] = []  # rows with `_STEPS`: row, seconds of each step
-        # rows with dependencies, numbers of their dependencies, and the rows of all these dependencies
+        self.names: dict[Any, tuple[int, int]] = {}  # numbers of prefix and group name, by task group
+        self.seconds: list[tuple[float, ...]] = []  # (row, seconds of each of `_STEPS`) for rows that have such steps
+        # rows that have dependencies, how many each has, and the rows of all these dependencies
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
 
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed.
 
-        Each further statement costs time for every task. `held` is looked up each time, since new lists replace it.
+        Every statement costs time per task. `self.held` is looked up at each call, because a new list may replace it.
         """
         tasks, now = self.scheduler.tasks, time.time
 
-        # Every argument that workers send with a finished task is named: `**others` would collect the rest in a
-        # dictionary, which costs a quarter more.
+        # All arguments that workers send with a finished task are named: to collect them in `**others` would take a
+        # quarter more time.
         def transition(
             key: Any,
             start: str,
@@ -631,7 +631,7 @@ class _Attempts:
             **others: Any,
         ) -> None:
             if finish == "processing":
-                if start != "processing":  # a task stays there if it finished on a worker that has left
+                if start != "processing":  # it may go from processing to processing if its worker has left
                     self.held.extend((key, now(), tasks[key].processing_on))
             elif start == "processing":
                 task = tasks[key]
@@ -675,7 +675,7 @@ class _Attempts:
     def _with_own_steps(self, key: Any, steps: Any) -> Any:
         assert self.own_steps is not None
         (whose, own), self.own_steps = self.own_steps, None
-        return [*steps, *own] if whose == key else steps  # otherwise these steps belong to a task that had ended
+        return [*steps, *own] if whose == key else steps  # else these steps belong to a task that has ended
 
     def _note_steps(self, task: Any, steps: Any) -> None:
         seconds = sum([each["stop"] - each["start"] for each in steps if each["action"] == "compute"])
@@ -722,7 +722,7 @@ class _Attempts:
         return bool(self.held or self.batches)
 
     def close_batch(self) -> None:
-        # a new list, since copying and clearing the old one would load all entries into the cache again
+        # a new list: copying and clearing the old one would read all its entries again
         self.batches.append((self.opened, self.held))
         self.held = []
         self.opened = time.time()
@@ -786,7 +786,7 @@ class _Attempts:
         (tasks,) = details
         if len(self.sent) + len(tasks) <= HELD_SENT:
             for key in tasks:
-                if key not in self.row_of:  # an older task, which this graph only needs
+                if key not in self.row_of:  # not an older task that this graph depends on
                     self.sent.setdefault(key, graph)
 
     def _read_ended(self, key: Any, done: float, what: Any, details: Iterable[Any]) -> None:
@@ -797,7 +797,7 @@ class _Attempts:
             ending = what
             if what.status == LOST:
                 self.released.add(key)
-            if attempt is None and what.refused:  # a refused task fails before it is assigned
+            if attempt is None and what.refused:  # a refused task was never assigned
                 attempt = worker, done
         if attempt is None:
             self.foreign += 1
@@ -886,7 +886,7 @@ class _Attempts:
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
     def note_long(self, task: Any, seconds: float) -> None:
-        """Keep facts that the scheduler will forget: the call of the longest task of each prefix, and fused steps."""
+        """Keep what the scheduler will forget: the call of each prefix's longest task, and the steps of long tasks."""
         prefix, spec = task.group.prefix.name, task.run_spec
         before = self.longest.get(prefix)
         if len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]:
@@ -909,7 +909,7 @@ class _Attempts:
         self.longest.clear()
 
     def tell_again(self) -> None:
-        """Log an event per prefix whose tasks repeated work that tasks of other keys had done."""
+        """Log events for prefixes whose tasks repeated work that tasks with other keys had already done."""
         for (prefix, step, first), (tasks, seconds) in self.again.items():
             told = {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds}
             self.event("again", {**told, "calls": sum(each[0] == step for each in self.steps)})
@@ -922,7 +922,7 @@ class _Attempts:
         return self.scattered.get(key)
 
     def tell_scattered(self) -> None:
-        """Log events of scattered data: bytes, workers that had it at first, and rows of the tasks that needed it."""
+        """Log events on scattered data: its bytes, its first workers, and the rows of tasks that used it."""
         for number, each in enumerate(self.scattered.values()):
             told = {"number": number, "nbytes": each.nbytes, "workers": len(each.workers), "first": each.workers[:1]}
             for place in range(0, len(each.rows), SCATTERED_ROWS):
@@ -968,7 +968,7 @@ class _Attempts:
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
-        numbers = self.names[group] = (number, self.groups[str(group.name)])  # a nested key has a tuple as its group
+        numbers = self.names[group] = (number, self.groups[str(group.name)])  # nested keys: a tuple
         return numbers
 
     def _allowed(self, task: Any) -> int:
@@ -986,7 +986,7 @@ class _Attempts:
         return min(len(scheduler.workers if allowed is None else allowed), 0x7FFF)
 
     def stolen(self, message: Any) -> None:
-        # stealing moves a task to another worker before it runs, without a transition
+        # work stealing reassigns a task without a transition
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
         self.held.extend((message[1], time.time(), _Stolen(message[4])))
@@ -1040,14 +1040,14 @@ class _Attempts:
         }
 
     def assigned(self) -> int | None:
-        """Number of begun attempts by the scheduler's own count; None if it keeps none, or was restarted."""
+        """Number of assigned attempts by the scheduler's own counter; None without a counter or after a restart."""
         after = _entered_processing(self.scheduler)
         if after is None or self.assigned_before is None or self.restarted:
             return None
         return after - self.assigned_before
 
 
-# By kind of an entry: the method that reads it, and how many details follow key, time and kind.
+# By kind of entry: the method that reads it, and the number of details after key, time and kind.
 _ENTRIES: dict[Any, tuple[Callable[..., None], int]] = {
     _Stolen: (_Attempts._read_stolen, 0),
     RUNNABLE: (_Attempts._read_runnable, 0),
@@ -1097,13 +1097,13 @@ def _entered_processing(scheduler: Any) -> int | None:
 
 
 def sent_bytes(message: Any) -> int:
-    """Bytes of the graph in a message to the scheduler; `graph_frames` are those of distributed until 2024.8."""
+    """Bytes of the graph in a message to the scheduler (in `graph_frames` until distributed 2024.8)."""
     frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
     return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))
 
 
 def call_of(spec: Any) -> str:
-    """Function and arguments of a task, shortened; empty for functions of Dask, and if they are unknown here."""
+    """Function and arguments of a task, shortened; empty for functions of Dask, or if the scheduler cannot see them."""
     function, given = getattr(spec, "func", None), getattr(spec, "args", None)
     if given is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("dask", "distributed"):
         return ""
@@ -1123,26 +1123,26 @@ def fused_steps(key: Any, spec: Any) -> list[Any]:
     """Names of the steps that Dask fused into a task, the last step first; empty for any other task."""
     if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
         return []
-    part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays lack the part number in their keys
-    tasks = spec.args[0]  # steps of arrays begin with the last step, steps of bags with the first
+    part = key[1:] if isinstance(key, tuple) else ()  # the steps' keys in fused arrays lack the chunk's index
+    tasks = spec.args[0]  # for arrays, the last step comes first; for bags, the first step
     begins = not next(iter(tasks.values())).dependencies & tasks.keys()
     ordered = reversed(tasks) if begins else tasks
     steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in ordered)
     return [step for step in steps if step != key]
 
 
-# Names in a function that tell that equal calls may give unlike results
+# If a function uses one of these names, equal calls may have different results
 DRAWS = {
     *("random", "rand", "randn", "randint", "normal", "uniform", "choice", "shuffle", "sample", "urandom", "uuid4"),
     *("now", "today", "perf_counter", "monotonic", "time_ns", "getpid", "get_worker", "urlopen", "connect", "write"),
 }
-# Names that tell that a function draws the same each time
+# If a function uses one of these names, its random numbers are the same each time
 SEEDED = {"default_rng", "RandomState", "Generator", "seed", "Random"}
 RANDOM_KEY = re.compile(r".+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # key of a call that is not declared pure
 
 
 def equal_call(key: Any, spec: Any) -> list[Any]:
-    """Function and arguments of a task whose key is random, if equal calls give the same as far as names tell."""
+    """Function and arguments of a task with a random key, if equal calls seem to have equal results; else empty."""
     function, given = getattr(spec, "func", None), getattr(spec, "args", None)
     if given is None or not isinstance(key, str) or not RANDOM_KEY.fullmatch(key):
         return []
@@ -1155,7 +1155,7 @@ def equal_call(key: Any, spec: Any) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the text of a value is short, and tells it from all others."""
+    """Whether the text of a value is short and identifies the value."""
     if type(value) is tuple:
         return len(value) < CALL_CHARACTERS and all(map(_is_plain, value))
     return type(value) in (bool, int, float, type(None)) or (
@@ -1164,7 +1164,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _names_in(function: Any, depth: int = 2) -> set[str]:
-    """Names used by a function, and by functions of its module that it calls; `DRAWS` if unknown."""
+    """Names used by a function, and by functions of its own module that it calls; `DRAWS` if unknown."""
     code = getattr(function, "__code__", None)
     if code is None:
         return {*DRAWS}

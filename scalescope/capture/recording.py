@@ -36,13 +36,13 @@ from scalescope.model import spool
 from scalescope.model.records import SAME_CALL, TABLES, Columns, from_rows
 from scalescope.owner import opener
 
-CLOCK_ERROR_S = 0.05  # disagreement of clocks, in seconds, from which a warning says that short tasks are misplaced
+CLOCK_ERROR_S = 0.05  # if clocks differ by so many seconds, a warning says that times of short tasks are wrong
 
 SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
 CALL_TIMEOUT_S = 60.0
 _ATTEMPTS = 3
-# columns of the table `workers` that processes report themselves
+# columns of the table `workers` that worker processes report about themselves
 OF_PROCESSES = ("cores", "process_threads", "pool_threads", "core_wait_s")
 
 T = TypeVar("T")
@@ -52,38 +52,38 @@ T = TypeVar("T")
 class Recording:
     """The recording of one trial; final once `Capture.trial` has been left."""
 
-    complete: bool = False  # every task attempt is in the spool, by the scheduler's own count
-    reason: str = "the trial has not ended"  # reason why it is not complete
-    no_room: bool = False  # the disk is full: the next trial would be incomplete, too
+    complete: bool = False  # True if the spool has as many task attempts as the scheduler counted
+    reason: str = "the trial has not ended"  # why the recording is not complete
+    no_room: bool = False  # True if the disk is full, so that the next trial would be incomplete, too
     warnings: list[str] = field(default_factory=list)  # sentences about the quality of the record
     notes: list[str] = field(default_factory=list)  # sentences about data that the cluster does not provide
     gpus: dict[str, Any] = field(default_factory=dict)  # result of `memory.gpus`
-    unprofiled: str = ""  # reason why there are no stacks of tasks; empty if there are
+    unprofiled: str = ""  # why stacks of tasks are missing; empty if they are there
     tasks: int = 0  # recorded attempts: finished, erred and lost
-    t_begin: float = 0.0  # begin of the recording, in seconds on the scheduler's clock
+    t_begin: float = 0.0  # start of the recording, in seconds on the scheduler's clock
     t_end: float = 0.0  # return of the workload, in seconds on the scheduler's clock
-    ahead_s: float = 0.0  # seconds by which the scheduler's clock is ahead of this host's, as far as a call shows it
-    clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
-    workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
-    threads: dict[str, int] = field(default_factory=dict)  # threads by address of worker, when most workers were there
+    ahead_s: float = 0.0  # estimate, from one call: seconds by which the scheduler's clock is ahead of ours
+    clock_error_s: float = 0.0  # largest contradiction between times of scheduler and worker, in seconds
+    workers_left: list[str] = field(default_factory=list)  # addresses of workers that left during the recording
+    threads: dict[str, int] = field(default_factory=dict)  # threads by worker address, at the moment with most workers
     received_bytes: int = 0  # bytes of packed task records
-    members: list[tuple[Any, ...]] = field(default_factory=list)  # reports of workers that came and left
+    members: list[tuple[Any, ...]] = field(default_factory=list)  # the scheduler's reports on workers that came or left
 
 
-# Errors of calls to a scheduler that is gone; AttributeError: the client has given up its scheduler
+# Errors of calls to a scheduler that is gone; AttributeError: the client has set `scheduler` to None
 _GONE = (OSError, TimeoutError, RuntimeError, ValueError, AttributeError)
 
 
 class Capture:
     """Installs the recorder on a cluster's scheduler, and records trials one after another.
 
-    Only tasks that are given to a worker within a trial belong to it. Raises `CaptureError` if the recorder cannot be
-    installed. `client` must not be asynchronous, and is not closed here.
+    A task belongs to a trial if it was assigned to a worker during the trial. Raises `CaptureError` if the recorder
+    cannot be installed. `client` must not be asynchronous, and is not closed here.
 
     A thread fetches records every `drain_interval_s`; None, for a simulated cluster, fetches them at the end and does
-    not watch the event loop. `log_folder` is for log records that outlive a worker, if each worker has a process and
-    a nanny. Tasks that still run when the workload returns get `settle_s`. The scheduler must answer within
-    `call_timeout_s`, and holds records back for up to `held_back_s`: they are lost if its process dies.
+    not watch the event loop. `log_folder` is for log records that outlive a worker, if each worker has its own
+    process and nanny. Tasks that run when the workload returns may take `settle_s` more. The scheduler must answer
+    within `call_timeout_s`; it holds records back for up to `held_back_s`, and these are lost if its process dies.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Capture:
         self.log_folder = log_folder
         self.settle_s = settle_s
         self.call_timeout_s = call_timeout_s
-        self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
+        self._installed: list[tuple[str, bool]] = []  # name of the plugin, and True if on nannies
         try:
             limits: dict[str, Any] = {"lag_interval_s": None, "undrained_s": None, "held_back_s": held_back_s}
             if drain_interval_s is not None:
@@ -110,7 +110,7 @@ class Capture:
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
             plugins = [Shipment(clock, "SameHostClock", {"kernel": kernel})]
             plugins += [Shipment(waits, "Waits", {}), Shipment(actors, "ActorCalls", {})]
-            if drain_interval_s is not None:  # real workers
+            if drain_interval_s is not None:  # not a simulated cluster
                 plugins += [Shipment(garbage, "GarbageCollections", {}), Shipment(gpu, "GpuSampler", {})]
                 plugins += [Shipment(inside_tasks, "InsideTasks", {})]
             if log_folder is not None:
@@ -134,7 +134,7 @@ class Capture:
     def trial(self, spool_path: Path, drained: Callable[[], object] = lambda: None) -> Iterator[Recording]:
         """Record the cluster while the body runs, to a file (`scalescope.model.spool`).
 
-        The thread that fetches records calls `drained` each time when they are in the file.
+        The thread that fetches records calls `drained` each time it has written records to the file.
 
         Raises `CaptureError` if recording cannot begin. The last records are fetched when the body ends, also when it
         raises; later errors are in `Recording.reason` and `warnings`.
@@ -226,7 +226,7 @@ class _Run:
     def _keep_draining(self) -> None:
         interval_s = self.capture.drain_interval_s
         while not self._stop.wait(interval_s) and not self.broken:
-            with suppress(CaptureError):  # the chunk is fetched again; at the end, an error is raised
+            with suppress(CaptureError):  # the chunk is fetched again; only the last fetch, at the end, may raise
                 self._drain()
                 self.drained()
 
@@ -243,7 +243,7 @@ class _Run:
     # ---------------------------------------------------------------- chunks
 
     def _drain(self) -> bool:
-        # returns True after the last chunk
+        # True after the last chunk
         chunk = self._remote("drain", recording=self.token, ack=self.acknowledged)
         if chunk["seq"] != self.acknowledged + 1:
             self.broken = f"expected chunk {self.acknowledged + 1}, got {chunk['seq']}"
@@ -283,7 +283,7 @@ class _Run:
         ]
         recording.threads = most_present(workers)
         if recording.workers_left and not any(workers["reason"]):
-            recording.notes.append("this release of distributed does not say why a worker left")  # release 2023.5
+            recording.notes.append("this release of distributed does not say why a worker left")  # distributed 2023.5
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes
@@ -376,7 +376,7 @@ def _unwritten(recording: Recording, error: OSError) -> str:
 
 
 def _clock_error(tasks: Mapping[str, Any]) -> float:
-    # A task cannot end after the scheduler has learnt of it, nor start before it was assigned.
+    # A task cannot end after the scheduler was told of its end, or start before it was assigned.
     names = ("assigned", "start", "stop", "done")
     assigned, start, stop, done = (spool.unpack_numbers(tasks["columns"][name], "d") for name in names)
     early = (gap for gap, begin in zip(map(sub, assigned, start), start, strict=True) if begin)
@@ -399,7 +399,7 @@ def worker_rows(members: Iterable[Sequence[Any]]) -> Columns:
 
 
 def most_present(workers: Columns) -> dict[str, int]:
-    """Threads of each worker, by address, at the moment at which most workers were there."""
+    """Threads by worker address, at the moment with the largest number of workers."""
     rows = list(zip(*(workers[name] for name in ("worker", "nthreads", "joined", "left")), strict=True))
     steps = sorted([(row[2], 1) for row in rows] + [(row[3], -1) for row in rows if row[3]])
     counts = list(accumulate(step for _, step in steps))

@@ -1,4 +1,4 @@
-"""Settings of this process that bear on speed. Nothing else is read: variables and settings may hold secrets."""
+"""Settings of this process that affect speed. No others are kept, because variables and settings may hold secrets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEVER = ("tls", "preload", "preload-argv")
 
 
 def settings() -> dict[str, Any]:
-    """Facts of a trial: environment variables that are set, and settings of Dask that are not its defaults."""
+    """Facts of a trial: those of `VARIABLES` that are set, and settings of Dask that differ from its defaults."""
     usual = _defaults(len(dask.config.defaults))
     known = {name: value for name, value in _leaves(dask.config.config) if usual.get(name) != value}
     return {"variables": {name: os.environ[name] for name in VARIABLES if name in os.environ}, "dask_config": known}
@@ -41,7 +41,7 @@ def settings() -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1)
 def _defaults(modules: int) -> dict[str, Any]:
-    """Defaults of all modules that have added theirs so far."""
+    """Dask's defaults, with those added by modules imported so far; `modules` is only the key of the cache."""
     return dict(_leaves(dask.config.merge(*dask.config.defaults)))
 
 

@@ -1,9 +1,9 @@
 """Sends plugins and functions to schedulers and workers that have no `scalescope`.
 
-A pickle is a call of `eval`, which executes the module's compiled code in the same release of Python, and its source
-text in others (code objects, as cloudpickle sends them, crashed a scheduler of Python 3.12). A process executes a
-module once, and keeps it under a name with the digest of its text. A module may import only the standard library,
-`distributed`, and names of modules of `scalescope.capture`, which are sent before it.
+A `Shipment` pickles as a call of `eval`, which executes the module's compiled code if both sides run the same release
+of Python, and else its source text (code objects, as cloudpickle sends them, crashed a scheduler of Python 3.12). A
+process executes a module once, and keeps it under a name with the digest of its text. A module may import only the
+standard library, `distributed`, and names of modules of `scalescope.capture`, which are sent before it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from scalescope.capture.user_code import SHIPPED
 _IMPORT = re.compile(r"from (scalescope\.capture\.\w+) import ")
 _ANNOTATIONS = "from __future__ import annotations\n"
 
-# Its variables are those of `Shipment.__reduce__`. Our imports find their names in the module itself, into which the
-# imported modules have been executed before.
+# Expression with the variables that `Shipment.__reduce__` passes. Our own imported modules are executed first, in the
+# namespace of the same module, so its `from scalescope.capture...` imports return that module.
 _LOAD = """\
 (lambda sys, types, util, marshal, builtins: (
     lambda found: found if arguments is None else found(**arguments)
@@ -44,7 +44,7 @@ _LOAD = """\
 
 
 class Shipment:
-    """Unpickles into `module.attribute`, or into its result for `arguments` (plain values and shipments)."""
+    """Unpickles as `module.attribute`, or as its result for `arguments` (plain values and shipments), if given."""
 
     def __init__(self, module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> None:
         self.module, self.attribute, self.arguments = module, attribute, arguments
@@ -56,11 +56,11 @@ class Shipment:
         return eval, (_LOAD, {**text, "attribute": self.attribute, "arguments": self.arguments})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # clients check that a function to send is callable
+        # Dask's clients require that a function to send is callable
         return pickle.loads(pickle.dumps(self))(*args, **kwargs)  # noqa: S301 - our own pickle
 
 
-# `Client.register_plugin` requires these types.
+# Classes for `Client.register_plugin`, which requires these types.
 class _SchedulerShipment(Shipment, SchedulerPlugin):  # type: ignore[misc]
     ...
 
@@ -81,7 +81,7 @@ def _name(module: ModuleType) -> str:
 
 @cache
 def _text(module: ModuleType) -> str:
-    """The source text of a module, preceded by that of our modules from which it imports."""
+    """The source text of a module, preceded by the texts of our modules that it imports."""
     own = [line for line in _source(module) if not _IMPORT.match(line) and line != _ANNOTATIONS]
     before = [_text(each).removeprefix(_ANNOTATIONS) for each in _imported(module)]
     return "".join([_ANNOTATIONS, *before, *own])
@@ -89,7 +89,7 @@ def _text(module: ModuleType) -> str:
 
 @cache
 def _codes(module: ModuleType) -> list[bytes]:
-    """The compiled code that Python keeps of a module, preceded by that of our modules from which it imports."""
+    """The compiled code of a module, preceded by the code of our modules that it imports."""
     get_code = getattr(module.__loader__, "get_code", None)
     if get_code is None:
         return []
@@ -114,7 +114,7 @@ def register(client: Client, module: ModuleType, attribute: str, **arguments: An
     """Create a plugin on the scheduler, or on all present and future workers or nannies, depending on its class."""
     plugin_class = getattr(module, attribute)
     if issubclass(plugin_class, SchedulerPlugin):
-        sys.modules.setdefault(_name(module), module)  # a scheduler in this process need not compile it again
+        sys.modules.setdefault(_name(module), module)  # a scheduler in this process uses the module as it is
         plugin: Any = _SchedulerShipment(module, attribute, arguments)
         older = "register_scheduler_plugin"
     elif issubclass(plugin_class, WorkerPlugin):

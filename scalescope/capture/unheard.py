@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def unheard(function: Callable[[], object], failed: Callable[[Exception], object]) -> Callable[[], None]:
-    """A function that calls `function`, and hands its errors to `failed` alone."""
+    """Wrap `function`: its errors go to `failed` and nowhere else."""
 
     def call() -> None:
         try:

@@ -11,7 +11,7 @@ from types import FrameType
 SHIPPED = "scalescope_shipped_"  # prefix of the names of shipped modules and of their files
 _PACKAGES = ("dask", "distributed", "scalescope")  # packages that may be installed as editable copies
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_LINES = 1_000  # most names of lines that are cached
+_LINES = 1_000  # largest number of cached names of lines
 
 
 def is_library(file: str) -> bool:

@@ -1,7 +1,7 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor or a result.
 
 Nearly all waiting of `distributed` is in its `sync`. A wait is added to the task's own record, which the worker sends
-to the scheduler anyway. The times of waits are added, too, if the task had sent tasks or given up its thread. For tasks
+to the scheduler anyway. The times of waits are added, too, if the task had submitted tasks or seceded. For tasks
 of Prefect, the user's function and known steps of Prefect around it are noted; the remaining time of such a task is
 Prefect's. This source text is sent to workers: it imports only the standard library and `distributed`.
 """
@@ -27,15 +27,15 @@ from distributed.worker import get_worker, thread_state
 from scalescope.capture.instrument import Hook, Instrumented
 
 WAIT = "scalescope-wait "  # prefix of an action; the function that waited, a tab and the line follow
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits with the task's thread and without
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with its thread; after `secede`
 SHORT_S = 0.001  # shortest wait, in seconds, that is noted
-MOST_TIMES = 1_000  # most waits of one task whose times are noted
+MOST_TIMES = 1_000  # largest number of waits per task whose times are noted
 
-SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
+SENT = "<dynamic-code>"  # `co_filename` of functions sent by value; their globals may have `__file__`
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-# By thread: `sync`: whether a wait is being noted; `noted_s`: seconds noted within the current call; `sender`: key of
-# the last task that sent tasks
+# Per thread. `sync`: whether a wait is being noted; `noted_s`: seconds noted within the current call; `sender`: key of
+# the last task that submitted tasks.
 _inside = threading.local()
 _installed = 0
 
@@ -98,7 +98,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _begun(what: str, caller: str = "") -> Any:
-    """Make the hook for the begin of a function that waits; with `caller`, only calls by that module count."""
+    """A hook for the start of a function that waits; with `caller`, only calls from that module count."""
 
     def begun(*arguments: Any) -> Any:
         key = getattr(thread_state, "key", None)
@@ -136,7 +136,7 @@ def _failed(error: Exception) -> None:
 
 
 def _entries(key: Any) -> Any:
-    """The record of a task; None if `key` is no task, was released meanwhile, or distributed is too old."""
+    """The list `startstops` of a task; None if there is no such task (any more) or distributed is too old."""
     try:
         return get_worker().state.tasks[key].startstops
     except (ValueError, AttributeError, KeyError):
@@ -211,7 +211,7 @@ def _returned(token: Any) -> None:
         return
     key, began, before, what, arguments = token
     error, raised = sys.exc_info()[1], ""
-    if error is not None:  # at a timeout, Prefect ends a function by an error that is no `Exception`
+    if error is not None:  # Prefect's timeout is no `Exception`
         raised = type(error).__name__ if isinstance(error, Exception) else "TimeoutError"
     seconds = time.time() - began
     own, _inside.noted_s = max(seconds - _inside.noted_s, 0.0), before + seconds
@@ -241,7 +241,7 @@ _OWN = _note.__code__.co_filename
 
 
 def _described(frame: Any, what: str) -> str:
-    # returns the call of `distributed`, a tab, and the user's line: `Semaphore.acquire` and `mine.py:7 in load`
+    # the call of `distributed`, a tab, and the user's line: `Semaphore.acquire` and `mine.py:7 in load`
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         owner = type(frame.f_locals["self"]).__name__ + "." if "self" in frame.f_locals else ""
         what = owner + frame.f_code.co_name

@@ -1,4 +1,4 @@
-"""One plugin that holds all of a worker's, since each registration is a call to every worker.
+"""One plugin that contains all our worker plugins, because each registration is a call to every worker.
 
 This source text is sent to workers: it imports only the standard library and `distributed`.
 """
@@ -12,7 +12,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 
 class WorkerPlugins(WorkerPlugin):  # type: ignore[misc]
-    """Sets up its plugins in their order; if one of them fails, none stays."""
+    """Sets up its plugins in order; if one of them fails, all are removed."""
 
     name = "scalescope-worker"
     idempotent = True

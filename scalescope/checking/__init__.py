@@ -1,1 +1,1 @@
-"""Says what a graph will cost before any of it is computed."""
+"""Estimates what a Dask graph will cost, before anything is computed."""

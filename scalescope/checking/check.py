@@ -1,4 +1,4 @@
-"""Checks collections: what will their graph cost? Nothing is computed."""
+"""Checks Dask collections: tells what their graph will cost, without computing anything."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ PLAN = (
     "Its plan needs values, as `set_index` and `sort_values` do for divisions: only that part was checked. "
     "`divisions=` or `sorted=True` saves computing it."
 )
-NOTED_BYTES = 1_000_000  # fewest bytes of a graph whose largest object is searched for
+NOTED_BYTES = 1_000_000  # size of a graph, in bytes, from which its largest object is looked for
 
 
 @dataclass(frozen=True)
 class Known:
-    """Notes taken while collections were built; empty without any."""
+    """What was noted while collections were built; may be empty."""
 
-    chunks: Mapping[str, Any] = field(default_factory=dict)  # chunks and types of arrays, by name
+    chunks: Mapping[str, Any] = field(default_factory=dict)  # chunks and dtypes of arrays, by name
     lines: Mapping[str, str] = field(default_factory=dict)  # lines of the user's code, by name of a layer
     calls: Sequence[PartitionCall] = ()
 
     def where(self, name: str) -> str:
-        """The line that made a layer; fused layers end with the token of their last one."""
+        """The line that made a layer; the name of a fused layer ends with the token of its last layer."""
         return self.lines.get(name) or self._by_token.get(name.rpartition("-")[2], "")
 
     @cached_property
@@ -78,7 +78,7 @@ def collections_in(value: Any) -> list[Any]:
 
 
 def collections_of(value: Any) -> list[Any]:
-    """The collections in a value, as they are: `unpack_collections` takes those of xarray for delayed values."""
+    """The collections in a value, unchanged; `unpack_collections` would turn xarray objects into delayed values."""
     if is_dask_collection(value):
         return [value]
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ def collections_of(value: Any) -> list[Any]:
 def examined(
     given: Sequence[Any], seen: interception.Seen, about: str, threads: int | None
 ) -> tuple[Checked, RecordedGraph | None]:
-    """Check collections and graphs seen before; also return the graph to schedule, None if it is too large."""
+    """Check the given collections and the graphs in `seen`; also return the graph to schedule, or None if too large."""
     graphs = [*seen.graphs]
     if given:
         with interception.intercepted(seen):
@@ -154,7 +154,7 @@ def _examined(
 
 
 def _together(graphs: Sequence[Planned]) -> dict[Any, Any]:
-    """One graph of several: a later one has the results of an earlier one as `Kept`."""
+    """Join graphs: in a later graph, results of earlier ones stand as `Kept`, and are replaced by their tasks."""
     whole: dict[Any, Any] = {}
     for each in graphs:
         for key, node in each.graph.items():
@@ -178,7 +178,7 @@ def _layers(looked: Looked) -> tuple[Layer, ...]:
 
 
 def _inputs(graph: TaskGraph, made: Any) -> float:
-    """Bytes that tasks make or read; a file or array from which others read counts once, by what they read."""
+    """Bytes that tasks make or read; for a file or array that several tasks read, the bytes that these tasks read."""
     read = np.zeros(len(graph), dtype=bool)
     for task in np.flatnonzero(np.diff(graph.first) == 0).tolist():
         value = graph.nodes[task].value if isinstance(graph.nodes[task], DataNode) else None
@@ -194,7 +194,7 @@ def _chunks_of(given: Sequence[Any]) -> dict[str, Any]:
 
 
 def _calls_of(given: Sequence[Any]) -> list[PartitionCall]:
-    """Stand-ins for the calls that made a collection, where nobody saw them."""
+    """A substitute for the call that made an array, if the call was not noted."""
     arrays = [part for each in given for part in _arrays(each)]
     return [
         PartitionCall("dask.array", "", None, each.npartitions, each.shape, each.chunksize)
@@ -217,7 +217,7 @@ def _arrays(collection: Any) -> list[Any]:
 def with_memory(
     checked: Checked, graph: RecordedGraph | None, workers: int, threads: int, limit: float = 0.0
 ) -> Checked:
-    """The check with its peak memory on these workers and threads; `limit`: memory of a worker in bytes, 0: unknown."""
+    """The check with peak memory on so many workers and threads. `limit`: bytes of memory per worker; 0: unknown."""
     if graph is None:
         return checked
     with scheduling() as schedule:

@@ -1,4 +1,4 @@
-"""Result of checking a graph, as data and as text."""
+"""The result of a check, as data and as text."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from scalescope.report.table import ReportTable
 
 LAYERS = 8  # most layers that are shown
-FINDS = (Severity.HIGH, Severity.MEDIUM)  # severities that stand out: the command line exits with 1
+FINDS = (Severity.HIGH, Severity.MEDIUM)  # severities for which the command exits with 1
 
 
 @dataclass(frozen=True)
 class Layer(Mapped):
-    """Tasks of one step."""
+    """A layer of the graph: the tasks of one step."""
 
     name: str
     tasks: int
-    nbytes: float  # bytes of all results
-    block: float  # bytes of the largest result
-    where: str = ""  # line of the user's code that made it, such as `my_job.py:14 in run`; empty if unknown
+    nbytes: float  # bytes of all results of the layer
+    block: float  # bytes of the layer's largest result
+    where: str = ""  # line of the user's code that made the layer, such as `my_job.py:14 in run`; empty if unknown
 
 
 @dataclass(frozen=True)
 class PeakMemory(Mapped):
-    """Results on workers when their sum is largest; the real scheduler placed the tasks, on a virtual clock."""
+    """Most memory that results take; Dask's own scheduler placed the tasks, on a virtual clock."""
 
     workers: int
     threads: int  # threads of each worker
-    nbytes: float  # bytes of all workers together
-    fullest: float  # most bytes that one worker holds at any moment
+    nbytes: float  # most bytes that all workers together hold at any moment
+    fullest: float  # most bytes that a single worker holds at any moment
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,28 @@ class Checked(Mapped):
 
     about: str
     tasks: int
-    widest: int  # tasks of the widest stage: threads beyond this number have nothing to do
+    widest: int  # number of tasks that can run at once; more threads have nothing to do
     critical_path: int  # number of tasks that must run one after another
     input_bytes: float
     result_bytes: float  # bytes of the results of all tasks
     largest_block: float
-    sizes_told: float  # share of tasks whose size metadata tells, from 0 to 1; others are assumed
-    graph_bytes: int  # bytes that the client sends
-    plan_s: float  # seconds of optimising the graph
-    materialise_s: float  # seconds of making its tasks
-    pack_s: float  # seconds of packing what is sent
+    sizes_told: float  # share of tasks, from 0 to 1, whose size is known from metadata; other sizes are assumed
+    graph_bytes: int  # bytes of the graph that the client sends
+    plan_s: float  # seconds to optimise the graph
+    materialise_s: float  # seconds to make the tasks of the graph
+    pack_s: float  # seconds to pack the graph
     analysis_s: float  # seconds of the whole check, without scheduling on the virtual clock
     findings: tuple[Finding, ...] = ()
     layers: tuple[Layer, ...] = ()  # the layers with most tasks
     memory: PeakMemory | None = None
-    no_memory: str = ""  # reason why the memory was not found
-    stopped_at: str = ""  # line of the user's code that needed a value
-    stopped_by: str = ""  # call that needed it, such as `compute`
+    no_memory: str = ""  # reason why peak memory is unknown
+    stopped_at: str = ""  # line of the user's code at which the check stopped, since it needs a value
+    stopped_by: str = ""  # call that needs a value, such as `compute`
     notes: tuple[str, ...] = ()
 
     @property
     def cap(self) -> int:
-        """Most threads that can work at once, and so most workers of one thread."""
+        """Most threads that can work at once; with one thread each, also most workers."""
         return self.widest
 
     @property
@@ -86,7 +86,7 @@ class Checked(Mapped):
         return self.stands_out[0].summary
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values, as people read them."""
+        """Names and values of the result, as text for people."""
         told = "" if self.sizes_told > 0.995 else f" (sizes of {percent(1 - self.sizes_told)} of the tasks are assumed)"
         rows = [
             ("tasks", f"{self.tasks:,}"),

@@ -1,4 +1,4 @@
-"""What stands out in a graph that was not computed: too many tasks, tiny or large blocks, work done twice."""
+"""Finds problems in a graph that was not computed: too many tasks, tiny or large blocks, repeated work."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from scalescope.model.large_part import LargePart
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.words import duration, plural, size
 
-MANY_TASKS = 100_000  # tasks from which the scheduler alone takes minutes
-TASK_S = 0.001  # seconds of the scheduler and a worker for each task
-FEW = 100  # tasks of a step below which their size does not matter
-TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too small, as Dask advises, too large
-SMALL = 16 << 20  # bytes of a block below which a step that multiplies blocks makes tiny ones
-FEW_NAMES = 2_000  # layers whose pairs fit into an array
-MULTIPLIED = 8  # factor by which a step must raise the number of blocks
-LARGE_GRAPH = 10_000_000  # bytes from which dask warns
+MANY_TASKS = 100_000  # number of tasks from which the scheduler alone takes minutes
+TASK_S = 0.001  # overhead of scheduler and worker for each task, in seconds
+FEW = 100  # fewest tasks of a layer whose block sizes are judged
+TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too small; as Dask advises; too large
+SMALL = 16 << 20  # bytes; a layer that multiplies blocks is reported only if its blocks are smaller
+FEW_NAMES = 2_000  # number of layers up to which an array of all pairs of layers is small enough
+MULTIPLIED = 8  # smallest factor on the number of blocks that is reported
+LARGE_GRAPH = 10_000_000  # bytes of a graph from which Dask warns
 DOUBT = 8  # factor by which an assumed size may be wrong
-COMPARED = 100_000  # most tasks that are compared with each other
-LIST = 1_000  # items up to which lists are compared by their content
+COMPARED = 100_000  # most tasks of a graph in which equal calls are looked for
+LIST = 1_000  # most items of a list that is compared by its content
 TARGET = 0.60  # share of a worker's memory limit from which it writes results to disk
 NO_SPLIT = '`dask.config.set({"array.slicing.split_large_chunks": False})`'
 
 
 @dataclass(frozen=True)
 class Looked:
-    """All that findings are made from."""
+    """The data from which findings are made."""
 
     graph: TaskGraph
     nbytes: np.ndarray[Any, np.dtype[np.float64]]  # bytes of each task's result
-    within: np.ndarray[Any, np.dtype[np.float64]]  # bytes of the largest array within each task, its result included
-    told: np.ndarray[Any, np.dtype[np.bool_]]  # True where metadata tells the bytes
+    within: np.ndarray[Any, np.dtype[np.float64]]  # bytes of the largest array in each task, intermediate or result
+    told: np.ndarray[Any, np.dtype[np.bool_]]  # for each task, True if `nbytes` is known from metadata
     sent: int  # bytes of the packed graph
     calls: Sequence[PartitionCall]  # calls that made partitions
-    where: Callable[[str], str]  # line of the user's code by the name of a layer
-    part: LargePart | None  # largest object in a large graph
-    threads: int | None  # threads that are asked for; None: nobody asked
+    where: Callable[[str], str]  # gives the line of the user's code that made a layer, by the layer's name
+    part: LargePart | None  # largest object in the graph; None if the graph is small
+    threads: int | None  # total number of threads that the user wants; None: unknown
 
     def layers(self) -> Iterator[tuple[str, int, np.ndarray[Any, np.dtype[np.int64]]]]:
-        """Names, numbers and tasks of layers."""
+        """Name, number and tasks of each layer."""
         names, code = self.graph.names
         order = np.argsort(code, kind="stable")
         ends = np.cumsum(np.bincount(code, minlength=len(names)))
@@ -70,7 +70,7 @@ def _root(looked: Looked) -> PartitionCall | None:
 
 
 def _coarser(looked: Looked, block: float, goal: float = GOOD) -> tuple[str, str]:
-    """Advice to make a call's partitions larger, and the gain; empty texts where no call is known."""
+    """Advice on how to make partitions larger, and the gain; both empty if no call that makes them is known."""
     call = _root(looked)
     times = max(int(goal / max(block, 1.0)), 2)
     if call is None or call.partitions < 2:
@@ -91,7 +91,7 @@ def _with(advice: tuple[str, str], otherwise: str) -> str:
 
 
 def _multiplied(looked: Looked) -> Iterator[Finding]:
-    """A step that cuts blocks into many more and small ones, such as a slice, a reshape or a group-by."""
+    """A layer that turns its input into many more, small blocks, such as a slice, a reshape or a group-by."""
     names, code = looked.graph.names
     counts = np.bincount(code, minlength=len(names))
     pairs = code[looked.graph.task] * len(names) + code[looked.graph.needs]
@@ -121,7 +121,7 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
 
 
 def _tiny(looked: Looked) -> Iterator[Finding]:
-    """Inputs in blocks so small that their tasks cost more than the work."""
+    """Input blocks so small that the overhead of their tasks costs more than the work."""
     graph = looked.graph
     level0 = np.zeros(len(graph), dtype=bool)
     level0[graph.level == 0] = True
@@ -220,7 +220,7 @@ def _large_graph(looked: Looked) -> Iterator[Finding]:
 
 
 def _twice(looked: Looked) -> Iterator[Finding]:
-    """Equal calls of the user's functions under different names, with all that they need."""
+    """Calls of the user's functions that are equal, down to their inputs, but have different keys."""
     graph = looked.graph
     if len(graph) > COMPARED or not any(isinstance(key, str) for key in graph.keys):
         return
@@ -274,12 +274,12 @@ def _literal(value: Any) -> Any:
         return hash(("list", *map(_literal, value)))
     try:
         return hash((type(value), value))
-    except TypeError:  # a longer list, a dict or an array
+    except TypeError:  # not hashable: a longer list, a dict or an array
         return id(value)
 
 
 def _is_given_data(node: Any) -> bool:
-    """Whether equal calls give equal results: `simulate(100)` is often meant to be random, `load("a.nc")` never is."""
+    """Whether equal calls surely give equal results: `simulate(100)` may be random, `load("a.nc")` is not."""
     given = (*getattr(node, "args", ()), *(getattr(node, "kwargs", None) or {}).values())
     return any(not isinstance(each, int | float | bool | type(None)) for each in given)
 

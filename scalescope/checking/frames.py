@@ -1,4 +1,4 @@
-"""Rows and bytes of dataframes, from expressions and statistics of files; nothing is computed or read but footers."""
+"""Estimates rows and bytes of dataframes from expressions and file statistics; only footers of files are read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from scalescope.checking.sizes import Known, function_name
 
-TEXT = 40.0  # assumed bytes of a text of unknown length
-GROUPS = 100  # assumed rows of a grouped result with an unknown number of groups
+TEXT = 40.0  # assumed bytes of a string of unknown length
+GROUPS = 100  # assumed number of groups of a group-by, if unknown
 FIELD = 8.0  # assumed bytes of one field in a row of a text file
 DASKS_INDEX = "__null_dask_index__"  # column in which dask writes an index without a name
 EMPTY = 700.0  # bytes of a frame without rows: its columns and index
@@ -17,7 +17,7 @@ EMPTY = 700.0  # bytes of a frame without rows: its columns and index
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a whole frame; bytes of a row by column."""
+    """Number of rows of a dataframe, and bytes per row of each column."""
 
     rows: float
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Rows:
 
 
 def frame_sizes(expression: Any) -> dict[str, Known]:
-    """Bytes of one partition of each dataframe in an expression, by name of its tasks."""
+    """Bytes of a partition of each dataframe in an expression, by the name in its task keys."""
     known: dict[str, Rows | None] = {}
     found = {}
     for each in expression.walk():

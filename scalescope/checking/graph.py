@@ -1,4 +1,4 @@
-"""The tasks that collections become, as arrays; nothing is computed."""
+"""The graph of tasks that collections become, as arrays; nothing is computed."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Planned:
-    """What the client sends, and the tasks that the scheduler makes of it."""
+    """A graph as the client would send it, and as the scheduler would materialise it."""
 
     expression: Any
     graph: Mapping[Any, Any]  # a `GraphNode` by key
     wanted: frozenset[Any]  # keys of the results
     plan_s: float  # seconds to optimise
-    materialise_s: float  # seconds in which the scheduler makes the tasks
-    pack_s: float  # seconds to pack what is sent
-    nbytes: int  # bytes that are sent
+    materialise_s: float  # seconds that the scheduler takes to make the tasks
+    pack_s: float  # seconds to pack the graph
+    nbytes: int  # bytes of the packed graph
 
 
 def planned(given: Any, keys: Any = None, plan_s: float | None = None) -> Planned:
-    """Optimise, pack and materialise what `Client.compute` sends, and the scheduler takes in.
+    """Optimise, pack and materialise a graph as `Client.compute` and the scheduler do.
 
-    `given`: collections; or an expression or a graph that took `plan_s` seconds to optimise, with the wanted `keys`.
+    `given`: collections; or an optimised expression or graph, with the wanted `keys` and the seconds `plan_s` it took.
     """
     is_set = dask.config.get("dataframe.shuffle.method", None) is not None
-    # Without a client, dask would plan a shuffle on this machine's disk.
+    # Without a client, Dask would plan shuffles through this machine's disk.
     with nullcontext() if is_set else dask.config.set({"dataframe.shuffle.method": "p2p"}):
         began = time.perf_counter()
         expression = collections_to_expr(given).optimize() if plan_s is None else given
@@ -78,12 +78,12 @@ class TaskGraph:
     nodes: Sequence[Any]
     first: Ints
     needs: Ints
-    works: np.ndarray[Any, np.dtype[np.bool_]]  # False: the task only passes on data or another's result
+    works: np.ndarray[Any, np.dtype[np.bool_]]  # False for tasks that are only data, or an alias of another task
     number: Mapping[Any, int]  # tasks by key
 
     @classmethod
     def of(cls, graph: Mapping[Any, Any], wanted: Iterable[Any]) -> TaskGraph:
-        """Tasks that the wanted keys need; results that a cluster already holds are left out."""
+        """The graph of tasks that the wanted keys need; keys outside `graph` are results already on the cluster."""
         found = cls._whole(graph)
         missing = np.ones(len(found), dtype=bool)
         missing[found.needs] = False
@@ -116,7 +116,7 @@ class TaskGraph:
 
     @cached_property
     def task(self) -> Ints:
-        """The task that has each need; one element per need."""
+        """For each element of `needs`, the task that has this need."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
 
     @cached_property
@@ -135,17 +135,17 @@ class TaskGraph:
             np.subtract.at(waiting, there, 1)
             there = there[waiting[there] == 0]
             last[there] = np.arange(len(there))
-            ready = there[last[there] == np.arange(len(there))]  # every task once
+            ready = there[last[there] == np.arange(len(there))]  # keep each task once
         return level, np.concatenate(order) if order else np.zeros(0, np.int64)
 
     @property
     def level(self) -> Ints:
-        """The number of tasks that must end one after another before each task can begin."""
+        """For each task, the number of tasks that must run one after another before it can begin."""
         return self._levels[0]
 
     @property
     def order(self) -> Ints:
-        """All tasks in an order in which each follows those that it needs."""
+        """All tasks, in an order in which each task follows the tasks that it needs."""
         return self._levels[1]
 
     @cached_property
@@ -157,7 +157,7 @@ class TaskGraph:
     def names(self) -> tuple[list[str], Ints]:
         """Names of the layers, and the layer of each task."""
         codes: dict[str, int] = {}
-        # the keys of `submit` and `delayed` are text, one for each task: their tasks share the prefix
+        # Keys of `submit` and `delayed` are text and differ for each task: such tasks form a layer by their prefix.
         texts = ((key[0] if type(key) is tuple else key_split(key)) for key in self.keys)
         code = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int64, len(self))
         return [str(name) for name in codes], code

@@ -1,4 +1,4 @@
-"""Catches what a program sends to Dask, and stops it where it first needs a value. Nothing is started or computed."""
+"""Collects the graphs that a program sends to Dask, and stops the program where it first needs a value of a result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.model.partition_calls import PartitionCall
 
 ADDRESS = "tcp://not-started:0"
-# Methods of a client and of clusters that a check passes over
+# Methods of clients and clusters that do nothing during a check
 _PASSED = frozenset(
     [
         "close",
@@ -64,7 +64,7 @@ _ENDS = ("__exit__", "__aexit__", "__del__")
 
 
 class NeedsValue(BaseException):
-    """The program needs a value. `except Exception` of the program does not catch it."""
+    """Raised where the program needs a value; a `BaseException`, so that its `except Exception` does not catch it."""
 
 
 @dataclass
@@ -72,11 +72,11 @@ class Seen:
     """What a program did until it needed a value."""
 
     graphs: list[Planned] = field(default_factory=list)
-    chunks: dict[str, Any] = field(default_factory=dict)  # chunks and types of arrays, by name
-    lines: dict[str, str] = field(default_factory=dict)  # lines of the user's code, by name
-    noted: list[Sequence[PartitionCall]] = field(default_factory=list)  # calls that made partitions, so far
+    chunks: dict[str, Any] = field(default_factory=dict)  # chunks and dtypes of arrays, by name
+    lines: dict[str, str] = field(default_factory=dict)  # lines of the user's code that made collections, by name
+    noted: list[Sequence[PartitionCall]] = field(default_factory=list)  # calls that made partitions
     notes: list[str] = field(default_factory=list)
-    workers: int = 0  # number in the call that made a cluster; 0: nobody asked
+    workers: int = 0  # number of workers that the program asked for; 0: it did not
     threads: int = 1
     memory: float = 0.0  # bytes of each worker; 0: unknown
     processes: int = 1  # workers in each job of a batch system's cluster
@@ -93,7 +93,7 @@ class Seen:
         raise NeedsValue
 
     def asked(self, given: dict[str, Any]) -> None:
-        """Note the size of a cluster, as its options tell it."""
+        """Note the size of a cluster that these options ask for."""
         self.processes = int(given.get("processes") or self.processes) if "cores" in given else self.processes
         resources = given.get("resources") or {}
         limits = {**resources.get("requests", {}), **resources.get("limits", {})}
@@ -113,11 +113,11 @@ class Seen:
 
 
 class Kept:
-    """A result that the cluster would hold."""
+    """Stands for a result that the cluster would hold in memory."""
 
 
 class Promise(distributed.Future):  # type: ignore[misc]
-    """A future whose value never comes."""
+    """A future that never ends; asking for its value stops the program."""
 
     def __init__(self, key: Any, seen: Seen) -> None:
         self._key, self._seen = key, seen
@@ -306,7 +306,7 @@ def _of_client(seen: Seen) -> Iterator[Patch]:
                 yield module, name, _skip if name == "fire_and_forget" else partial(_stop, seen, name)
 
 
-# Options of the calls themselves, which are not handed to the user's function
+# Options of `submit` and `map` themselves, which are not passed to the user's function
 _OF_SUBMIT = frozenset(
     name
     for method in (distributed.Client.submit, distributed.Client.map)
@@ -323,7 +323,7 @@ def _stop(seen: Seen, name: str, *_: Any, **named: Any) -> NoReturn:
 
 
 def _passed(kind: type, seen: Seen, own: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Replacements for the methods of a client or cluster: those that change nothing pass, all others need a value."""
+    """Replacements for the methods of a client or cluster: some do nothing, all others raise `NeedsValue`."""
     for name, value in vars(kind).items():
         if name in own:
             continue
@@ -343,7 +343,7 @@ def _needs(seen: Seen, what: str) -> Callable[..., NoReturn]:
 
 
 class _Loop:
-    """Stands for the loop of a cluster, which is not started."""
+    """Stands for the event loop of a cluster that is not started."""
 
     loop = None
 
@@ -354,7 +354,7 @@ def _of_cluster(seen: Seen) -> Iterator[Patch]:
     def begin(cluster: Any, *_: Any, **named: Any) -> None:
         cluster.status, cluster._name, cluster.worker_spec = of_clusters.Status.running, "check", {}
         cluster.new_spec, cluster._loop_runner = named.get("worker") or {}, _Loop()
-        cluster.scale, cluster.sync = partial(scale, cluster), _skip  # attributes, as subclasses override the methods
+        cluster.scale, cluster.sync = partial(scale, cluster), _skip  # on the object: subclasses override the methods
         for options in (vars(cluster), named, named.get("options") or {}, cluster.new_spec.get("options") or {}):
             seen.asked(dict(options))
 
@@ -377,7 +377,7 @@ def _of_cluster(seen: Seen) -> Iterator[Patch]:
 
 
 def _of_collections(seen: Seen) -> Iterator[Patch]:
-    """Notes of what collections declare, and where they are made."""
+    """Patches that note chunks and dtypes of new collections, and the lines that make them."""
     if "dask.array" in sys.modules:
         from dask.array import Array
 
@@ -394,7 +394,7 @@ def _of_collections(seen: Seen) -> Iterator[Patch]:
             yield kind, "__init__", _noting(seen, kind.__init__, named)
 
 
-# Classes of collections, and what their tasks are named by
+# Classes of collections by module, and a function that gives the name in their task keys
 _NAMED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "dask.bag": ("Bag", lambda made: made.name),
     "dask.delayed": ("Delayed", lambda made: made._key),
@@ -411,7 +411,7 @@ def _noting(seen: Seen, begin: Callable[..., None], named: Callable[[Any], Any])
 
 
 def _reference(value: Any) -> Any:
-    """A value with references in place of futures."""
+    """The value with futures replaced by references to their tasks."""
     if isinstance(value, distributed.Future):
         return TaskRef(value.key)
     if type(value) in _NESTED and _has_future(value):

@@ -1,4 +1,4 @@
-"""Peak memory: the planned tasks, scheduled by the real scheduler on a virtual clock."""
+"""Finds the peak memory of planned tasks by running them with Dask's own scheduler on a virtual clock."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from scalescope.checking.graph import TaskGraph
 
-MOST = 5_000  # most tasks that are scheduled: about 500 take a second
-TASK_S, RATE = 0.02, 500e6  # assumed seconds of a task, and bytes that it makes or reads in a second
-LONGEST_S = 120.0  # real seconds of scheduling
+MOST = 5_000  # largest graph that is scheduled: about 500 tasks take a second
+TASK_S, RATE = 0.02, 500e6  # assumed duration of a task: seconds, plus its input and output at this many bytes a second
+LONGEST_S = 120.0  # time limit of scheduling, in real seconds
 NAME = "scalescope.checking.peak_memory:held"
 
 
 def recorded(graph: TaskGraph, nbytes: Any) -> RecordedGraph:
-    """The graph with sizes of results and assumed durations, in the order in which dask would run it."""
+    """The graph with result sizes and assumed durations; tasks are in Dask's order of priority."""
     import dask.order
     from dask.utils import key_split
 
@@ -50,7 +50,7 @@ def recorded(graph: TaskGraph, nbytes: Any) -> RecordedGraph:
 
 
 class _Held(SchedulerPlugin):  # type: ignore[misc]
-    """Notes the most bytes of results that workers hold at once."""
+    """Notes the most bytes of results that all workers, and a single worker, hold at once."""
 
     name = "scalescope-held"
 
@@ -80,7 +80,7 @@ def _told(dask_scheduler: Any) -> dict[str, Any]:
 
 @contextmanager
 def scheduling() -> Iterator[Callable[[RecordedGraph, int, int], PeakMemory]]:
-    """A function that schedules a planned graph on so many workers with so many threads each."""
+    """Yields a function (graph, workers, threads per worker) that schedules a planned graph."""
     from scalescope.clusters.simulated.spec import SimulatedSpec
     from scalescope.driver.process import Driver
 

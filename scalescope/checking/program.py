@@ -1,4 +1,4 @@
-"""Checks a script, or a function or collection of a module, in a process of the user's own Python."""
+"""Checks a script, or a function or collection of a module, in a process with the user's Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_program(
     arguments: Sequence[str] = (),
     *,
     python: str = sys.executable,
-    shape: tuple[int, int, float] = (0, 0, 0.0),  # workers, threads of each, bytes of each; 0: as in the script
+    shape: tuple[int, int, float] = (0, 0, 0.0),  # workers, and threads and bytes of each worker; 0: as in the script
     stdout: int | None = None,
 ) -> Checked:
     """Check `script.py`, `file.py:name` or `module:name`; raises `UsageError` if nothing is sent to Dask."""
@@ -68,7 +68,7 @@ def check_program(
 
 
 def main() -> None:
-    """Run what is asked as JSON in `sys.argv[1]` until it needs a value, and write the answer."""
+    """Run the program named in `sys.argv[1]` (JSON) until it needs a value, and write the result to files."""
     asked = json.loads(sys.argv[1])
     target, folder = asked["target"], Path(asked["folder"])
     sys.argv[:] = [target, *asked["arguments"]]
@@ -105,7 +105,7 @@ def main() -> None:
         (folder / GRAPH).write_text(graph.to_json())
     (folder / RESULT).write_text(json.dumps({"checked": checked.to_mapping(), "shape": shape}))
     sys.stdout.flush()
-    os._exit(ExitStatus.OK)  # clients and clusters that were never started must not be closed
+    os._exit(ExitStatus.OK)  # skip exit handlers, which would close clients and clusters that were never started
 
 
 def _named(target: str) -> Any:
@@ -127,7 +127,7 @@ def _named(target: str) -> Any:
 
 
 def _modules(target: str) -> list[str]:
-    """Modules of dask named in a program's source; they must be imported before the program."""
+    """Dask modules named in a program's source; they must be imported, and patched, before the program runs."""
     try:
         file = target.partition(":")[0]
         path = file if file.endswith(".py") else importlib.util.find_spec(file).origin  # type: ignore[union-attr]

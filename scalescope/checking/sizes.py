@@ -1,8 +1,8 @@
-"""Bytes of each task's result, from shapes and types alone.
+"""Estimates the bytes of each task's result from shapes and dtypes alone.
 
-A task of dask or NumPy is called with arrays that have a shape and a type, and no elements. The user's functions are
-never called: their results are known where dask knows the chunks, and are assumed to be as large as their largest
-input elsewhere.
+Functions of Dask and NumPy are called with arrays that have a shape and a dtype, but no elements. The user's functions
+are never called: the sizes of their results are known if Dask knows the chunks; else they are assumed to be as large as
+their largest input.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from scalescope.checking.graph import TaskGraph
 
 EVALUATED = 20_000  # most tasks that are examined one by one
-ALIKE = 40  # most tasks of a layer that are examined in a larger graph; the others are assumed to be alike
-SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)  # lengths that stand for the lengths of axes
-MANY = 1_000  # most elements of data that are examined
-# Modules whose functions are called with arrays without elements, but for those whose names say that they touch files
+ALIKE = 40  # tasks per layer that are examined in a larger graph; the others are assumed to be like these
+SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)  # lengths of axes of tiny arrays that stand for real lengths
+MANY = 1_000  # most elements of data in a graph that is examined
+# Modules whose functions are called with arrays without elements, except functions whose names suggest access to files
 RUN = ("dask.array.", "dask.utils.", "dask._task_spec.", "dask.blockwise.", "numpy.", "_operator.", "tlz.", "toolz.")
 # Tasks of a shuffle that return no data
 MESSAGES = ("shuffle-transfer", "shuffle-barrier", "hash-join-transfer", "rechunk-transfer", "p2p-barrier")
@@ -53,12 +53,12 @@ WHOLE = ("randint", "integers", "random_integers", "poisson", "binomial", "geome
 
 
 class Unknown(Exception):
-    """The size of a result cannot be told."""
+    """Raised if the size of a result cannot be determined."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """The bytes of a result, and whether metadata tells them."""
+    """The bytes of a result, and whether they are known from metadata."""
 
     nbytes: float
     told: bool = True
@@ -87,7 +87,7 @@ class Shape(NDArrayOperatorsMixin):
         return self.shape[0]
 
     def __array__(self, *_: Any, **named: Any) -> Any:
-        raise Unknown  # otherwise NumPy and loops would ask for each element
+        raise Unknown  # else NumPy and loops would ask for each element
 
     __iter__ = __array__
 
@@ -136,7 +136,7 @@ class Shape(NDArrayOperatorsMixin):
 
 
 def _sliced(shape: Sequence[int], index: Any) -> list[int]:
-    """The shape of `array[index]`; an index by another array has that array's shape."""
+    """The shape of `array[index]`, without elements."""
     given = list(index) if isinstance(index, tuple) else [index]
     given = [np.asarray(each) if isinstance(each, list) else each for each in given]
     if any(isinstance(each, Shape) and each.dtype == bool for each in given):
@@ -166,7 +166,7 @@ def _sliced(shape: Sequence[int], index: Any) -> list[int]:
 
 
 def _small(function: Callable[..., Any], given: Any, named: Any) -> Any:
-    """Call a function with tiny arrays, in which a prime stands for each length of an axis."""
+    """Call a function with tiny arrays in which a prime stands for each length, and translate the result's shape."""
     lengths: dict[int, int] = {0: 0, 1: 1}
     values = iter(SMALL)
 
@@ -227,7 +227,7 @@ def _windows(array: Shape, window_shape: Any, axis: Any = None, **_: Any) -> Sha
     return Shape([*shape, *sizes], array.dtype)
 
 
-# Functions whose result depends on more than the lengths of axes
+# NumPy functions for which `_small` fails, because their result depends on more than which axes are equally long
 _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "concatenate": _concatenated,
     "stack": _stacked,
@@ -259,7 +259,7 @@ def _got(given: Any, named: Any) -> Any:
 
 
 def _data(value: Any) -> Any:
-    """Data in a graph; large data is only measured."""
+    """Data in a graph; for large data, only its size."""
     if isinstance(value, np.ndarray) and value.size > MANY:
         return Shape(value.shape, value.dtype)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -269,7 +269,7 @@ def _data(value: Any) -> Any:
 
 
 def _random(given: Any, named: Any) -> Shape:
-    # generator, name of the method, its state, size, its arguments
+    # Arguments: generator, name of the method, state, size, arguments of the method
     _, method, _, size, _, options = given
     kind = options.get("dtype") or (int if method in WHOLE else float)
     return Shape(size if isinstance(size, tuple) else (size,), kind)
@@ -280,7 +280,7 @@ def _ranged(given: Any, named: Any) -> Shape:
 
 
 READERS = ("getter", "getter_nofancy", "getter_inline")
-# Functions of dask that would read or allocate
+# Replacements for functions of Dask that would read or allocate
 _OF_DASK: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(READERS, _got),
     **dict.fromkeys(("_apply_random", "_apply_random_func"), _random),
@@ -299,7 +299,7 @@ def _shaped(parts: Sequence[Any], shape: Sequence[int]) -> Any:
 
 
 def _nested(parts: Any) -> Any:
-    """Arrays in nested lists, put together: the innermost list is the last axis."""
+    """The shape of arrays in nested lists, concatenated: the innermost lists are along the last axis."""
     axes: list[int] = []
     first = parts
     while isinstance(first, list | tuple):
@@ -321,18 +321,18 @@ def _nested(parts: Any) -> Any:
 
 
 class Sizes:
-    """Sizes of results by key; `chunks` are shapes and types that collections declare, by name of their layer."""
+    """Sizes of the results of a graph. `chunks`: chunks and dtypes that collections declare, by name of their layer."""
 
     def __init__(self, graph: TaskGraph, chunks: Mapping[str, Any], frames: Mapping[str, Any]) -> None:
         self._graph, self._chunks, self._frames = graph, chunks, frames
         self._values: dict[int, Any] = {}
         self._known: dict[int, Known] = {}
-        self._assumed, self._within, self._made = False, 0.0, 0.0  # result for the task that is being looked at
-        self.within = np.zeros(len(graph))  # largest array within each task, or its result
-        self.made = np.zeros(len(graph))  # bytes that each task makes or reads from nothing
+        self._assumed, self._within, self._made = False, 0.0, 0.0  # results for the present task
+        self.within = np.zeros(len(graph))  # bytes of the largest array in each task, intermediate or result
+        self.made = np.zeros(len(graph))  # bytes that each task reads, or makes without inputs
 
     def all(self) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.bool_]]]:
-        """Bytes of each task's result, and whether metadata tells them."""
+        """Bytes of each task's result, and whether they are known from metadata."""
         graph = self._graph
         _, layer = graph.names
         is_large = len(graph) > EVALUATED
@@ -352,7 +352,7 @@ class Sizes:
         return nbytes, told
 
     def _sample(self, layer: Any) -> Any:
-        """Some tasks of each layer, after tasks of the layers that it needs."""
+        """Some tasks of each layer, in an order in which each task follows those it needs."""
         order = self._graph.order
         by_layer = order[np.argsort(layer[order], kind="stable")]
         starts = np.flatnonzero(np.diff(layer[by_layer], prepend=-1))
@@ -401,7 +401,7 @@ class Sizes:
         return others[0] if others else number
 
     def _declared(self, number: int) -> Any:
-        """What Dask or an expression declares about a result; of fused steps, the last one's."""
+        """The size that an array or dataframe declares for a result; for fused steps, that of the last step."""
         key, node = self._graph.keys[number], self._graph.nodes[number]
         name, *place = key if isinstance(key, tuple) else (key,)
         if function_name(node) == "_execute_subgraph" and name not in self._chunks:
@@ -422,7 +422,7 @@ class Sizes:
         if name in self._frames:
             return self._frames[name]
         if str(name).startswith(MESSAGES):
-            return Known(28.0)  # a whole number
+            return Known(28.0)  # such tasks return a whole number
         return self._called(node, self._result)
 
     def _result(self, key: Any) -> Any:
@@ -493,7 +493,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_run(function: Any) -> bool:
-    """Whether a function may be called: it reads and writes nothing, and belongs to dask's arrays or NumPy."""
+    """Whether a function may be called here: it belongs to Dask's arrays or NumPy, and touches no files."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, np.ufunc) or function in _BUILTINS:
@@ -504,7 +504,7 @@ def _is_run(function: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether using a value runs no code of the user."""
+    """Whether a value can be used without running the user's code."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value[:MANY]))
     if isinstance(value, dict):

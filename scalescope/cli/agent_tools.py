@@ -31,7 +31,7 @@ from scalescope.report.run_tables import verdict_of
 ALIVE_S = 5.0  # seconds after which a client hears that a command still runs
 GRACE_S = 20.0  # seconds that a cancelled command has to clean up
 LAST_LINES = 20  # last lines of a command's output that an error quotes
-# The same program whatever the working folder is
+# Starts the same program in any working folder
 COMMAND = (sys.executable, "-P", "-c", "from scalescope.cli.main import main; main()")
 
 INSTRUCTIONS = """\

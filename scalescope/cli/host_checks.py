@@ -39,7 +39,7 @@ class Check:
     name: str  # package or ability
     purpose: str  # features that need it
     works: bool
-    found: str  # version or measurement; if it does not work, the fault and the remedy
+    found: str  # version or measurement; for a failed check, the fault and the remedy
     essential: bool = False  # True if nothing works without it
 
     @property
@@ -95,7 +95,7 @@ def _of_clusters() -> Iterator[Package]:
 
 
 def _used_by(what: str, rows: Iterable[tuple[str, str, str]]) -> Iterator[Package]:
-    """Packages with their users, from rows of package, extra and user."""
+    """Packages and who uses them, from rows of package, extra and user."""
     users: dict[tuple[str, str], list[str]] = {}
     for name, extra, user in rows:
         users.setdefault((name, extra), []).append(user)

@@ -159,7 +159,7 @@ def options(
     without: Sequence[str] = (),  # parameters that the command does not take
     of_sweep: Sequence[str] = (),  # parameters of a sweep that the command can run first
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of declared parameters; it is called with `GivenOptions` and its own options."""
+    """Give a command the options of declared parameters; the command gets `GivenOptions` and its own options."""
     found = {each.name: each for kind in kinds for each in parameters.declared(kind) if each.name not in without}
     written = [_Option(each) for each in found.values() if each.about.syntax not in ("file", "sweep")]
     written += [_Option(each, SWEEP_FIRST) for each in parameters.declared(Sweep) if each.name in of_sweep]

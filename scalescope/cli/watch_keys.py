@@ -46,7 +46,7 @@ SORTS: Mapping[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
 
 @dataclass
 class KeyedDisplay:
-    """What is shown, changed by keys; `wants_report` once somebody asked for the report."""
+    """A display that keys change; `wants_report` becomes true if somebody asks for the report."""
 
     watch: ClusterWatch
     live: Live
@@ -165,7 +165,7 @@ def keyed(watch: ClusterWatch, live: Live, *, records: bool) -> Iterator[KeyedDi
 class Display(Protocol):
     """Shows looks, and spends the pauses between them."""
 
-    wants_report: bool  # True if somebody asked for the report, and so ended the watch
+    wants_report: bool  # True if somebody asked for the report, which ends the watch
 
     def show(self, look: Look) -> None: ...
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NO_HTTP: Mapping[str, Any] = MappingProxyType(
     {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 )
-# For clusters with nannies: a nanny that is slow to restart its worker is not ended.
+# For clusters with nannies: the cluster gives a nanny up to an hour to restart its worker.
 NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h", **NO_HTTP})
 
 S = TypeVar("S", bound="ClusterSpec")
@@ -40,19 +40,19 @@ class Cluster(ABC, Generic[S]):
     and more than once.
     """
 
-    shows: ClassVar[str]  # properties of real clusters that a trial on this one shows, as a noun phrase
+    shows: ClassVar[str]  # noun phrase in the report: which effects of real clusters can be seen here
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # settings of the driver; points override them
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # Dask settings of the driver; a point may override
     nannies: ClassVar[bool] = False  # True if every worker has a nanny, which keeps the log of a dead worker
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
-        self.answered: set[object] = set()  # control planes that have answered; the driver passes the set on
+        self.answered: set[object] = set()  # control planes that have answered any cluster of this driver
         # The driver sets these attributes before `scale`:
         self.report: Callable[[str], object] = lambda text: None  # called with a sentence on what `scale` waits for
         self.groups: Mapping[str, int] = {}  # number of workers by worker group
-        self.folder = ""  # workers that can see this folder may import from it
+        self.folder = ""  # folder from which workers may import modules, if their host can read it
         self.left = ""  # sentence on resources that `close` could not remove, and why
         self.removed: set[str] = set()  # labels of earlier clusters whose remains `open` removed
 
@@ -128,7 +128,7 @@ class Cluster(ABC, Generic[S]):
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Call `passed` before and after each wait of this thread; yields whether time passes only in waits."""
+        """Call `passed` before and after each wait of this thread; yields False if a cluster cannot (in real time)."""
         yield False
 
     def time(self) -> float:
@@ -145,7 +145,7 @@ def registered(scheduler: Scheduler) -> list[WorkerState]:
 
 
 class LogTail(logging.Handler):
-    """Keeps the first line of each of the last `most` records of a logger, from level INFO on."""
+    """Keeps the first line of the last `most` log records of level INFO or higher."""
 
     def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
         super().__init__(logging.INFO)

@@ -1,4 +1,4 @@
-"""Asks the server of a cluster again while it is silent, and measures how long."""
+"""Asks a cluster's server, repeats the question while the server is silent, and measures how long it is silent."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TypeVar
 
 from scalescope.errors import ClusterError
 
-AGAIN_S = 1.0  # seconds between a question that got no answer and the next try
+AGAIN_S = 1.0  # seconds from an unanswered question to the next try
 
-OUTAGE_S = 5.0  # seconds of silence after which the server's knowledge of others may be old
+OUTAGE_S = 5.0  # seconds of silence after which the server's report on nodes and clusters may be out of date
 
 T = TypeVar("T")
 
 
 class ControlPlane:
-    """A server that is asked one question after the other."""
+    """A server to which questions go one at a time."""
 
     def __init__(self) -> None:
         self.silent_s = 0.0  # longest silence in seconds; callers may set it to 0
-        self.back_since = 0.0  # end of the last silence of at least `OUTAGE_S`, by the monotonic clock; 0 if none was
-        self._silent_since = 0.0  # begin of the present silence, by the monotonic clock; 0 without silence
+        self.back_since = 0.0  # end of the last silence of `OUTAGE_S` or more, by the monotonic clock; 0: none yet
+        self._silent_since = 0.0  # start of the current silence, by the monotonic clock; 0 if the server answers
 
     def _wait(
         self, ask: Callable[[], T], is_silent: Callable[[ClusterError], bool], patience_s: Callable[[], float]
     ) -> T:
-        """The answer to `ask`, which is called again for `patience_s` seconds while its errors mean silence."""
+        """The result of `ask`; while its errors mean silence, call it again, for at most `patience_s` seconds."""
         began = time.monotonic()
         while True:
             asked = time.monotonic()

@@ -27,12 +27,12 @@ class Injection(BackgroundThread):
 
     def __init__(self, fault: Fault, victim: Callable[[], tuple[str, int]]) -> None:
         super().__init__(f"fault-{fault.kind}")
-        # After the fault has fired, also its begin and end (seconds since the epoch), worker and proof.
+        # Once the fault has happened: also its start and end (seconds since the epoch), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
-        # Why the fault has not fired; empty if it has.
+        # Why the fault has not happened; empty if it has.
         self.problem = f"the call ended before {fault.after_s:g} s, when the fault was due"
         self._fault = fault
-        self._victim = victim  # address and process id of the worker to break, asked when the fault is due
+        self._victim = victim  # returns address and process id of the worker to break; called when the fault is due
 
     def columns(self, ahead_s: float) -> Columns:
         """The fault's row of the table `faults`; the scheduler's clock is `ahead_s` ahead of this process's."""
@@ -80,7 +80,7 @@ class Injection(BackgroundThread):
         return f"process {pid} was stopped" if stopped else ""
 
     def _steal(self, pid: int) -> str:
-        # Each thief leads its own session, because Linux gives all sessions the same share (autogroup, sched(7)).
+        # Each CPU-burning process gets its own session, because Linux shares CPU equally among sessions (sched(7)).
         count = THIEVES_PER_CPU * (os.cpu_count() or 1)
         thieves = [
             psutil.Popen([sys.executable, "-Sc", _SPIN, str(LASTS_S)], stdin=subprocess.DEVNULL, start_new_session=True)

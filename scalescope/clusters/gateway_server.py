@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class GatewayServer(ControlPlane):
-    """A server, and a login to it; empty arguments are taken from Dask's configuration (`gateway.*`)."""
+    """A server and the credentials for it; empty arguments default to Dask's configuration (`gateway.*`)."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class GatewayServer(ControlPlane):
         try:
             return self.report(name, patience_s).status not in _ENDING
         except ClusterError as error:
-            if error.category != REFUSED or name not in error.cause:  # otherwise the server does not know the cluster
+            if error.category != REFUSED or name not in error.cause:  # else: the server has no such cluster
                 raise
             return False
 

@@ -19,7 +19,7 @@ import distributed.worker
 from distributed.system_monitor import SystemMonitor
 from distributed.utils import DequeHandler, in_async_call
 
-# Bookkeeping of the process (profiler, ticks, monitors) is off, because each worker would repeat it.
+# Bookkeeping per process (profiler, ticks, monitors) is off, because every worker in the process would repeat it.
 CONFIG: dict[str, Any] = {
     "distributed.admin.system-monitor.disk": False,
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -54,7 +54,7 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class LightWorker(distributed.Worker):  # type: ignore[misc]
-    """A worker without an HTTP server, whose clock is the scheduler's."""
+    """A worker without an HTTP server, on the same clock as the scheduler."""
 
     _client: distributed.Client | None
 
@@ -89,7 +89,7 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
         return self._client
 
     def _setup_logging(self, logger: logging.Logger) -> None:
-        # With a handler per worker, each would handle all records of the process: quadratic in the number of workers.
+        # One shared handler: with one each, every worker would handle the records of all workers (quadratic cost).
         self._deque_handler = _shared_handler()
         logger.addHandler(self._deque_handler)
 
@@ -101,7 +101,7 @@ class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
     """A scheduler without an HTTP server."""
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, as for workers."""
+        """Do nothing, as in `LightWorker`."""
 
 
 @contextmanager

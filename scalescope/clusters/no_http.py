@@ -1,4 +1,4 @@
-"""Keeps a process that imports it from starting an HTTP server; even without routes, that answers `/sitemap.json`."""
+"""Importing this module stops Dask's HTTP server from starting, which would answer even without routes."""
 
 from distributed.node import ServerNode
 

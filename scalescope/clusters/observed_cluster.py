@@ -38,7 +38,7 @@ class ObservedCluster(Cluster[S]):
 
     @abstractmethod
     def connect(self) -> distributed.Client:
-        """A new client, also before `open` has ended."""
+        """A new client; may be called while `open` still runs."""
 
     def _open(self) -> distributed.Client:
         if self._observer is None:
@@ -123,6 +123,6 @@ def root_cause(error: BaseException) -> str:
     """Text of the first exception in a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
-    if isinstance(error, MemoryError):  # distributed took eight bytes of another protocol for the length of a message
+    if isinstance(error, MemoryError):  # distributed read eight bytes of another protocol as a message length
         return "the server at that address does not speak Dask's protocol: it may be a web server or a proxy"
     return f"{type(error).__name__}: {error}"

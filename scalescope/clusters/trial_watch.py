@@ -24,12 +24,12 @@ REASON_TIMEOUT_S = 8.0  # seconds for the batch system or Kubernetes to say why 
 CANCEL_INTERVAL_S = 1.0  # seconds between two cancellations, since a workload may submit more
 BEAT_S = 0.2  # seconds between two looks for a standstill
 
-# A standstill spoils a trial if it exceeds both these seconds and this share of the trial; on a busy host, a thread may
-# wait tenths of a second for a core.
+# A standstill spoils a trial if it exceeds both LEAST_S seconds and the share PART of the trial. On a busy host, a
+# thread may wait tenths of a second for a core.
 LEAST_S, PART = 1.0, 0.05
 
-# A thread that waits for the interpreter lock sleeps 5 ms at a time (`sys.getswitchinterval`); a thread of a stopped
-# process does not run at all. Fewer sleeps per second than this mean a standstill.
+# Fewer sleeps per second of the watching thread than this mean a standstill: while it waits for the interpreter lock,
+# it sleeps 5 ms at a time (`sys.getswitchinterval`); in a stopped process it does not run.
 ASKS_PER_S = 5
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # CLOCK_BOOTTIME also counts while the host is suspended
@@ -92,7 +92,7 @@ class WorkerWatch(BackgroundThread):
         deadline, fewest = time.monotonic() + REASON_TIMEOUT_S, self._expected
         while time.monotonic() < deadline:
             present = self._arrived()
-            fewest = min(fewest, present)  # workers of a dead host are not missed all at once
+            fewest = min(fewest, present)  # losses of one host are noticed one after the other
             lost = f"{self._expected - fewest} of {self._expected} {self._what} were lost"
             try:
                 self._explain(present)
@@ -106,7 +106,7 @@ async def cancel_everything(dask_scheduler: Scheduler) -> None:
     """Cancel every future of every client."""
     keys = list(dask_scheduler.tasks)
     more: dict[str, Any] = {}
-    if "reason" in inspect.signature(dask_scheduler.stimulus_cancel).parameters:  # from 2024 on
+    if "reason" in inspect.signature(dask_scheduler.stimulus_cancel).parameters:  # distributed 2024 or newer
         more = {"reason": "workers were lost", "msg": "Scalescope ends this trial: workers were lost"}
     for client in list(dask_scheduler.clients):
         dask_scheduler.stimulus_cancel(keys=keys, client=client, force=True, **more)

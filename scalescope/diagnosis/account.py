@@ -17,8 +17,8 @@ from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
-MOST = 40  # prefixes, and lines of the client, charged by name; many, since two runs differ in which cost most
-MOST_FRAMES = 20  # most stacks that are read per prefix, by number of samples
+MOST = 40  # most key prefixes, and most client lines, charged by name; large, as two runs differ in the costliest ones
+MOST_FRAMES = 20  # most stacks read per prefix, the most sampled first
 
 _KINDS = {
     "transfer": PartKind.TRANSFER,
@@ -54,18 +54,18 @@ def account(observation: Observation) -> Account:
 
 
 def _free(observation: Observation) -> float | None:
-    """Share of the tasks' time that other processes of the host left them; None if the host is not known."""
+    """Share of the host's CPU time that other processes left to the tasks; None if the host's load is not known."""
     here, metrics = host(observation), observation.metrics
     if here is None or metrics is None or not metrics.busy_time_s:
         return None
     waited = metrics.busy_time_s["for_core"] / max(sum(metrics.busy_time_s.values()), 1e-9)
-    return 1 - min(here.foreign, waited)  # threads also wait for cores that other threads of the workers have
+    return 1 - min(here.foreign, waited)  # `waited` includes waits for cores that other threads of the workers use
 
 
 def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:
-    """Prefix, kind and share: how much of the wait for a prefix was for fetching, unpacking or reading its inputs.
+    """Yield prefix, kind, and share of the wait for that prefix in which inputs were fetched, unpacked or read.
 
-    Each share is of what the kinds before it left.
+    A share refers to the time that the kinds before it left.
     """
     attempts = observation.measured
     names, place = codes(attempts.prefix)

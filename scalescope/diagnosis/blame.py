@@ -1,4 +1,4 @@
-"""Blame: at every instant of a trial, each of the P threads is charged to what it ran, or to whom it waited for.
+"""Blame: at every instant of a trial, each of the P threads is charged to what it ran, or to what it waited for.
 
 | part of the worker time | charged to |
 | --- | --- |
@@ -8,7 +8,7 @@
 | all others | the part itself |
 
 Threads wait for a running task if its end had no slack (`scalescope.diagnosis.evidence.delays`), and for the client
-while its own code holds back what it sends next. Where neither is known, they wait for all running tasks. If a task is
+while the client's own code delays its next graph. Where neither is known, they wait for all running tasks. If a task is
 late, waiting for it is passed on to the delay that made it late. No delay is charged with more than it cost: P - 1
 threads for as long as it lasted.
 
@@ -49,11 +49,11 @@ class Charge:
     """Threads that are charged to one thing."""
 
     part: str  # a part of `WORKER_TIME`; `tail` counts as `no_runnable_task`
-    name: str  # the prefix that ran or is waited for, or what the client does; empty if the part says it all
+    name: str  # prefix that ran or is waited for, or what the client does; empty if `part` says enough
     seconds: Floats  # thread-seconds in each bin; shape (bins,)
-    held: bool = False  # True for tasks that waited and kept their threads
+    held: bool = False  # True if tasks spent the seconds waiting and kept their threads
     of_client: bool = False  # True if threads wait for the client
-    passed_on: bool = False  # True if threads waited for later tasks that this one made late
+    passed_on: bool = False  # True if threads waited for other tasks, which were late because of `name`
 
     @property
     def total_s(self) -> float:
@@ -82,7 +82,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Blame:
-    """The charges of a trial: what ran, then whom idle threads waited for."""
+    """The charges of a trial: first for what ran, then for what idle threads waited for."""
 
     edges: Floats  # edges of the bins in seconds, from the call of the workload to its end; shape (bins + 1,)
     charges: tuple[Charge, ...]  # charges above `ROUNDING`; their sum is P × the length of each bin
@@ -130,7 +130,7 @@ def blame(
 
 def kept(observation: Observation) -> dict[str, dict[str, float]]:
     """The facts `BLAMED` and `PASSED_ON` of a trial; empty if it has no attempts or stood still."""
-    if observation.attempts is None or observation.standstill:  # a task that never ended has no row
+    if observation.attempts is None or observation.standstill:  # at a standstill, a task that never ended has no row
         return {}
     found = list(blame(observation, 1).lost.items())[:MOST_KEPT]
     return {
@@ -154,20 +154,20 @@ def _shared(whole: Floats, weights: Floats) -> Floats:
 
 
 def _prefixes(observation: Observation, edges: Floats, most: int) -> tuple[list[str], Floats, Floats]:
-    """Prefixes charged by name; seconds that each ran, and thread-seconds waited for each, per bin.
+    """Prefixes charged by name; per bin, the seconds that each ran and the thread-seconds waited for each.
 
-    Rows of the last array: waits passed on to the client, to each prefix, to other tasks; then direct waits for the
-    same, for the scheduler that takes in a graph, and for the scheduler between two tasks.
+    Rows of the last array: waits passed on to the client, to each prefix, to other tasks; then direct waits for
+    these, for the scheduler while it takes in a graph, and for the scheduler between two tasks.
     """
     attempts, line, found = observation.measured, timeline(observation), delays(observation)
     begin, stop, useful = occupied_from(observation), attempts.stop, attempts.useful
     names, prefix = task_prefixes(observation)
     client = line.level(*found.client) * np.minimum(line.occupied, 1.0)
     awaited = line.level(begin[found.awaited], stop[found.awaited]) + client
-    rate = line.unwanted / np.maximum(awaited, 1.0)  # idle threads for each thing that is waited for
+    rate = line.unwanted / np.maximum(awaited, 1.0)  # idle threads per awaited task or client
     running = np.minimum(line.occupied, 1.0)
     for_nobody = line.unwanted * np.maximum(running - awaited, 0.0) / np.maximum(line.occupied, 1e-9)
-    could = observation.threads * np.minimum(line.unwanted, 1.0)  # idle threads cost nothing while all are busy
+    could = observation.threads * np.minimum(line.unwanted, 1.0)  # most idle threads to charge; 0 while all are busy
     moved, low, high = _passed_on(observation, rate, line.integral(client * (could - rate)))
     to, moved_s = found.origin[moved], line.between(rate, low, high)
 

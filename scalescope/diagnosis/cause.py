@@ -13,7 +13,7 @@ from scalescope.model.finding import Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
 
 NOTEWORTHY = 0.10  # share of worker time lost; a cause that costs less is not named
-SEVERE = 0.30  # share of worker time lost from which a cause with a remedy is of high severity
+SEVERE = 0.30  # share of worker time lost; a cause with a remedy that costs as much is of high severity
 WITHOUT_TASKS = ("no_runnable_task", "tail")  # parts of worker time in which the graph offered no task
 GAIN = 0.05  # share of the call's time; a smaller gain is not mentioned
 DOUBTED = 0.8  # factor on the confidence in causes at points whose times are not fully trusted
@@ -33,7 +33,7 @@ class Term(StrEnum):
 
 @dataclass(frozen=True)
 class Premise(Generic[Looked]):
-    """What must be true for a remedy to help; where it is not, the remedy is not named and no gain is promised."""
+    """Condition for a remedy to help; if it does not hold, the remedy is not named and no gain is promised."""
 
     text: str  # the condition, in words
     holds: Callable[[Looked], bool]  # judges the subject of the finding: a trial, or the worst point of a sweep
@@ -43,27 +43,27 @@ class Premise(Generic[Looked]):
 class Cause(Generic[Looked]):
     """Declaration of one cause, and the function that finds it."""
 
-    code: str  # its name in findings, such as `straggler`
+    code: str  # name of the cause in findings, such as `straggler`
     title: str  # three to six words
-    needs: str  # evidence without which the cause is not named
-    ruled_out_by: str  # similar symptoms of other causes, and how to tell them apart
-    remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
-    # Condition for the remedy to help. A text says why nothing is checked: the evidence for the cause implies it.
+    needs: str  # evidence that must be there before the cause is named
+    ruled_out_by: str  # similar symptoms of other causes, and how to distinguish them
+    remedy: str  # general advice, empty if there is none; a finding names the exact option or line
+    # Condition under which the remedy helps. A text says why none is checked: the evidence for the cause implies it.
     premise: Premise[Any] | str = ""
-    told_by: str = "half of the work, with the fix and without it"  # cheapest run that tells the cause from others
+    told_by: str = "half of the work, with the fix and without it"  # cheapest run that tells this cause from others
     link: str = ""  # address of a page with more; may be empty
-    # Parts of worker time (`WORKER_TIME`) that it explains. Idle threads that a finding of a trial explains are not
-    # blamed on the structure of the graph as well.
+    # Parts of worker time (`WORKER_TIME`) that the cause explains. Idle threads that a trial's finding explains are not
+    # also blamed on the structure of the graph.
     parts: tuple[str, ...] = ()
-    # Terms of the bound on the time that the remedy changes. No finding predicts less time than the other terms allow.
+    # Terms of the bound on the call's time that the remedy changes. The other terms limit the predicted time.
     changes: tuple[Term, ...] = ()
-    by_times: bool = False  # True if the times on a host with too few cores look the same
+    by_times: bool = False  # True if a host with too few cores makes times look like this cause
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
-    rules_out: tuple[str, ...] = ()  # codes of causes not named beside this one, in the same trial or at the same point
-    precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
-    workers_unused: bool = False  # True if it shows in workers without a task, which a script can count
-    excusable: bool = False  # True if nobody is to blame for the idle threads that it explains
-    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # finds it in one trial or sweep
+    rules_out: tuple[str, ...] = ()  # codes of causes not named if this one is found in the same trial or at that point
+    precedence: int = LAST  # place among findings of equal severity; with `LAST`, worker time lost decides
+    workers_unused: bool = False  # True if workers without a task are a symptom, which a script can count
+    excusable: bool = False  # True if nobody is to blame for idle threads with this cause
+    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks for it in one trial or sweep
 
     def finds(self, function: Function) -> Function:
         self.find = function
@@ -82,13 +82,13 @@ class Cause(Generic[Looked]):
         shorter_s: float = 0.0,  # thread-seconds by which tasks get shorter, where the remedy changes T1
         client_s: float = 0.0,  # seconds that the client itself computes
         changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
-        least_s: float = 0.0,  # seconds that the cores of the host need in any case
+        least_s: float = 0.0,  # lower bound from the CPU seconds of the tasks and the cores of the host
         remains_s: float = 0.0,  # seconds that the remedy itself needs
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
-        """Predicted effect of the remedy, limited by the bound that it leaves; None if it saves less than `GAIN`."""
+        """Predicted effect of the remedy, limited by the remaining bound on the time; None if it is below `GAIN`."""
         changes = self.changes if changes is None else changes
-        # tasks that gave up their thread overlap with others, so that their sum exceeds the busy time
+        # tasks that gave up their thread overlap with others: the sum of their durations can exceed the busy time
         work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))
         work_s -= shorter_s if Term.WORK in changes else 0.0
         possible_s = max(

@@ -1,4 +1,4 @@
-"""One trial as its causes see it: what was asked for, what became of it, and its records."""
+"""One trial as the causes see it: what was asked for, what happened, and the records."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from scalescope.model.trial import Trial
 
 T = TypeVar("T")
 P = ParamSpec("P")
-PREFECT_CLIENT = "PrefectDaskClient"  # begins the id of the client of prefect-dask
+PREFECT_CLIENT = "PrefectDaskClient"  # start of the client id that prefect-dask uses
 
 
 @dataclass(frozen=True)
 class Observation:
     """One trial and its records; what several causes need is computed once."""
 
-    trial: Trial  # point, state, reason and facts; metrics if there are any
-    tables: Tables  # its records (`scalescope.model.records`); a table may be missing when the driver died
+    trial: Trial  # point, state, reason, facts, and metrics if there are any
+    tables: Tables  # records of the trial (`scalescope.model.records`); a table may be missing if the driver died
     attempts: Attempts | None  # the recorded attempts; None when nothing can be measured
     # Results of functions that are decorated with `once`
     computed: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -53,7 +53,7 @@ class Observation:
 
     @property
     def measured(self) -> Attempts:
-        """The recorded attempts; `ValueError` if there are none, which most causes need not expect."""
+        """The recorded attempts; raises `ValueError` if there are none: only causes `without_attempts` meet that."""
         if self.attempts is None:
             raise ValueError(f"trial {self.trial.key} has no attempts")
         return self.attempts
@@ -100,9 +100,9 @@ class Observation:
         return lost_s / whole if whole > 0 else 0.0
 
     def saved_s(self, lost_s: float, parts: Collection[str]) -> float:
-        """Seconds by which the call would be shorter without these lost thread-seconds.
+        """Seconds by which the call would be shorter without `lost_s` thread-seconds.
 
-        Idle time is taken to be shared by all threads; time lost in tasks, to lengthen all tasks in proportion.
+        Assumes that all threads share idle time, and that time lost in tasks lengthens all tasks in proportion.
         """
         busy = self.seconds("busy", "lost")
         if self.attempts is not None and parts and set(parts) <= {"busy", "lost"} and busy > 0:
@@ -137,14 +137,14 @@ class Observation:
 
     @cached_property
     def client_s(self) -> float:
-        """Seconds in which the client ran its own code, without imports and the like; 0 if not recorded."""
+        """Seconds of the client without waits, imports, flow starts and calls that send graphs; 0 if not recorded."""
         calls = zip(self.column("client", "what"), self.client_calls, self.column("client", "waits"), strict=True)
         own = np.array([what not in ONCE and call not in SENDING and not waits for what, call, waits in calls], bool)
         return float(self.numbers("client", "seconds")[own].sum())
 
     @cached_property
     def emulated(self) -> bool:
-        """Whether the host kept up with what it emulated; if not, no time is predicted from the trial's."""
+        """Whether the host kept up with the cluster that it emulated; if not, its times are used for no prediction."""
         limit = (self.trial.facts.get("cluster") or {}).get("limit")
         if not limit or self.metrics is None:
             return True
@@ -162,7 +162,7 @@ class Observation:
 
     @cached_property
     def computing_s(self) -> float:
-        """Seconds that all cores of the host together need for what tasks computed; 0 if it was not recorded."""
+        """Seconds that the CPU time of all tasks takes on all cores of the host together; 0 if not recorded."""
         if self.metrics is None or self.host_load is None:
             return 0.0
         return (self.metrics.busy_time_s or {}).get("computing", 0.0) / int(self.host_load["cpus"])
@@ -203,8 +203,8 @@ class Remedy:
 
     text: str  # the option or line to change, without a full stop
     change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
-    saved_s: float | None = None  # seconds of the call that it saves; by default those that `lost_s` costs
-    shorter_s: float | None = None  # thread-seconds by which the remedy makes tasks shorter; by default the lost ones
+    saved_s: float | None = None  # seconds of the call that the remedy saves; by default computed from `lost_s`
+    shorter_s: float | None = None  # thread-seconds by which the remedy makes tasks shorter; by default `lost_s`
     remains_s: float = 0.0  # seconds of the call that the remedy itself costs, such as sending data once
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
     premise: Premise[Observation] | None = None  # further condition, besides the premise of the cause
@@ -225,7 +225,7 @@ class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
     without_attempts: bool = False  # True if trials without recorded attempts can show it, too
-    # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
+    # The remedy in a Prefect flow, if it differs there; `{task}` is the prefix of most tasks
     in_a_flow: str = ""
 
     def look(self, observation: Observation) -> Finding | None:
@@ -279,7 +279,7 @@ class TrialCause(Cause[Observation]):
         confidence: float,
         link: str = "",
     ) -> Finding:
-        """A finding about a trial in which nothing moved any more: all of its time is lost."""
+        """A finding about a trial that stood still: all of its time is lost."""
         left = observation.standstill.left if observation.standstill else 0
         return self.finding(
             observation,

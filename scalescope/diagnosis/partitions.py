@@ -14,7 +14,7 @@ from scalescope.model.partition_calls import BAG, CREATE, FROM_PANDAS, Partition
 
 @dataclass(frozen=True)
 class PartitionRule:
-    """A library's default."""
+    """How a library divides items into partitions by default."""
 
     library: str  # name of the library
     text: str  # the default in words, as the predicate of a sentence that begins with the library
@@ -36,7 +36,7 @@ CALL_OPTIONS = {
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
 }
-# How to get fewer partitions from each call: {n} of them, with {times} times as much in each.
+# How to get fewer partitions from each call: {n} partitions, each {times} times as large.
 FEWER_OPTIONS = {
     CREATE: "pass Beam --dask_npartitions={n}",
     BAG: "pass `npartitions={n}`",

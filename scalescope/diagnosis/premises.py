@@ -11,7 +11,7 @@ from scalescope.diagnosis.evidence.task_table import task_column, task_needs
 from scalescope.diagnosis.observation import Observation
 from scalescope.model import words
 
-ENOUGH = 1.1  # least ratio of an advised value to the present one
+ENOUGH = 1.1  # least ratio of an advised value to the present one, for the advice to be given
 
 
 def _results_fit(observation: Observation) -> bool:
@@ -20,7 +20,7 @@ def _results_fit(observation: Observation) -> bool:
 
 
 def kept_results(observation: Observation) -> Floats:
-    """Bytes of the result of each attempt that no other task needs, and 0 for all others."""
+    """For each attempt, the bytes of its result if no other task needs it, else 0."""
     attempts, (_, made) = observation.measured, task_needs(observation)
     found = np.where(attempts.useful, task_column(observation, "nbytes"), 0.0)
     found[made] = 0.0
@@ -36,7 +36,7 @@ RESULTS_FIT = Premise("The results of all work that is sent at once fit into the
 
 
 def room(observation: Observation) -> str:
-    """Clause that says how many bytes of results do not fit into how much memory."""
+    """Clause with the bytes of results, and with the memory into which they do not fit."""
     held = held_results(observation)
     assert held is not None  # only known results can fail to fit
     return f"{words.size(kept_bytes(observation))} of results do not fit into {words.size(held.workers * held.fits)}"

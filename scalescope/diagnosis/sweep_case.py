@@ -20,9 +20,9 @@ Measured = tuple[PointSummary, Metrics]
 class SweepCase:
     """A sweep and what its trials show, as its causes look at it."""
 
-    sweep: Sweep  # the question
-    points: tuple[PointSummary, ...]  # its points, in order
-    # Thread-seconds of one trial that findings of trials explain, by id of the point and code.
+    sweep: Sweep
+    points: tuple[PointSummary, ...]  # points of the sweep, in order
+    # Thread-seconds lost in one trial that findings of trials explain, by point id and cause code.
     explained: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     imports: frozenset[str] = frozenset()  # modules that the workload imports
     # Points whose tasks take no time; only the cause `experiments` looks at them.
@@ -98,7 +98,7 @@ class SweepCause(Cause[SweepCase]):
         gain: Gain | None = None,
         place: Place | None = None,  # line of the user's code
     ) -> Finding:
-        """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
+        """A finding of this cause at some points, worst first; further arguments as in `Finding`."""
         if points and not self.helps(points[0]):
             remedy, gain = "", None
         ids = tuple(summary.point.id for summary in points)

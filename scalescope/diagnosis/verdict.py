@@ -1,7 +1,7 @@
 """The verdict on a sweep: what its trials showed and what only the sweep shows, merged, ordered and worded.
 
-The two never accuse twice: for idle threads that a finding of the trials explains, the structure of the graph is not
-blamed as well. Known causes come first, then what limits trust, then advice; each by severity, precedence and worker
+No idle thread is explained twice: if a finding of the trials explains it, the structure of the graph is not blamed
+as well. Known causes come first, then what limits trust, then advice; each by severity, precedence and worker
 time lost. There always is a finding, `healthy` where there is no fault. Causes are also read off the graphs of trials
 that are no data points, with less confidence and without a prediction.
 """
@@ -25,9 +25,9 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
-CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # limits of trust by which times are doubtful
-SHORT_S = 1.0  # real seconds of a worker, below which only what grows with the work is more than information
-# Codes of causes that cost the same share of the time for more of the same work.
+CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # findings that make all times doubtful
+SHORT_S = 1.0  # real seconds of a worker, below which only causes in `GROWING` are more than information
+# Codes of causes whose share of the time stays the same if there is more of the same work.
 GROWING = frozenset(
     {
         *("results-awaited-in-loop", "few-tasks-in-flight", "slow-submission", "too-few-partitions", "narrow-stage"),
@@ -160,7 +160,7 @@ def _precedence(finding: Finding) -> int:
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
     """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides.
 
-    Where a trial counts, those that do not are asked for faults alone.
+    If any trial is valid, information from trials that are not is left out.
     """
     by_code: dict[str, dict[str, list[Finding]]] = {}
     trials = [trial for trial in trials if not trial.warmup]
@@ -178,7 +178,7 @@ def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
 
 
 def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
-    """Thread-seconds per trial that findings explain, by point and code; information counts if nobody is at fault."""
+    """Thread-seconds per trial that findings explain, by point and code; information counts for excusable causes."""
     explained: dict[str, dict[str, float]] = {}
     for code, by_point in by_code.items():
         cause = causes.by_code().get(code)

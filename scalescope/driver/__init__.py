@@ -1,1 +1,1 @@
-"""The process that owns a cluster and runs trials, and the protocol that it speaks."""
+"""The driver: a process that owns a cluster and runs trials, and the protocol between driver and parent."""

@@ -1,4 +1,4 @@
-"""Facts of a trial so far, and pure functions that judge and describe them."""
+"""What the driver knows of a running trial, and functions that judge it and describe errors."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from scalescope.model.words import plural, shortened
 from scalescope.redaction import hide
 from scalescope.sent_code import SENT
 
-# Most characters of an error's message, of its traceback (the end is kept), and of a result as JSON
+# Most characters of an error's message, of its traceback (whose end is kept), and of a result as JSON
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 LEFT_OUT = "left out of the record"
 LOST_CONNECTION = "the driver lost its connection to the scheduler, so the workload lost its results"
 # Dask's reason for a future that was cancelled because the client was cut off
 _LOST = re.compile("scheduler-connection-lost")
 _NOTHING = object()
-# Errors by which a workload learns that its tasks, workers or connection are lost: consequences, not causes
+# Errors that a workload gets because its tasks, workers or connection are lost: consequences, not causes
 _CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
 
 
 @dataclass
 class Attempt:
-    """Facts of a trial so far."""
+    """What is known of a trial so far."""
 
-    problem: str = ""  # the machine's fault, in a sentence; empty: none
-    raised: str = ""  # the workload's error, in a sentence; empty: none
-    changes: str = ""  # workers that were lost or came during the trial, in a sentence
-    cut_off: str = ""  # a sentence if the workload raised because our connection to the scheduler was lost
+    problem: str = ""  # sentence on a fault of the machine or cluster; empty: none
+    raised: str = ""  # sentence on the error that the workload raised; empty: none
+    changes: str = ""  # sentence on workers that were lost or joined during the trial; empty: none
+    cut_off: str = ""  # sentence on a lost connection to the scheduler that made the workload raise; empty: none
     missing: str = ""  # reason why the capture is incomplete; empty: it is complete
     error: dict[str, str] | None = None  # the first exception, as `describe` returns it
     elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
     result: Any = None  # value that the workload returned
     warnings: list[str] = field(default_factory=list)  # sentences about the quality of the capture
-    facts: dict[str, Any] = field(default_factory=dict)  # facts for readers of the result, as JSON carries them
+    facts: dict[str, Any] = field(default_factory=dict)  # facts to store with the trial, as JSON
 
 
 def judge(attempt: Attempt) -> tuple[TrialState, str]:
-    """The state of a trial, and why it is not valid. The machine's fault comes first: it may cause the other."""
+    """The state of a trial, and why it is not valid. Faults of the machine come first: they may cause errors."""
     if attempt.problem:
         return TrialState.INVALID, attempt.problem
     if attempt.changes:
@@ -63,7 +63,7 @@ def judge(attempt: Attempt) -> tuple[TrialState, str]:
 
 
 def is_lost_connection(error: Mapping[str, str]) -> bool:
-    """Whether an exception of the workload, as `describe` returns it, says that our client lost its scheduler."""
+    """Whether an error of the workload (from `describe`) says that the trial's client lost its scheduler."""
     return error.get("type", "").endswith(_CONSEQUENCES) and _LOST.search(error.get("message", "")) is not None
 
 
@@ -72,7 +72,7 @@ def changes(
     after: Mapping[str, tuple[str, int, str]],
     left: Collection[str] = (),  # addresses of workers that left during the trial
 ) -> str:
-    """Name the workers that were lost or joined, in a sentence; empty if there are none."""
+    """A sentence that names the workers that were lost or joined; empty if none did."""
     lost = [before[address][0] for address in before if address not in after or address in left]
     came = [after[address][0] for address in after if address not in before]
     came += [address for address in left if address not in before and address not in after]
@@ -85,7 +85,7 @@ def changes(
 
 
 def kept_result(result: Any) -> Any:
-    """The result of a workload, as far as JSON can carry it; `LEFT_OUT` and a type stand for other values."""
+    """The result of a workload as JSON; `LEFT_OUT` and the type stand for values that JSON cannot hold."""
     carried = _carried(result)
     if carried is _NOTHING and isinstance(result, dict):  # keep the values that JSON can carry
         carried = _carried({str(name): _or_word(value) for name, value in result.items()})
@@ -126,7 +126,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def _sent_from(error: BaseException) -> dict[tuple[int | None, str], str]:
-    """The files of functions that were sent to workers by value, by line and name."""
+    """Source files of functions that were sent to workers by value, by line and function name."""
     frames = [
         (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == SENT
     ]
@@ -146,7 +146,7 @@ def _without_libraries(error: traceback.TracebackException, files: Mapping[tuple
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can carry it: numbers that are not finite become null, other objects text."""
+    """`value` converted for JSON: numbers that are not finite become null, other objects become text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The driver's side of its standard streams, and clocks that a virtual clock does not touch."""
+"""The driver's end of the streams to its parent, and a clock that always tells real time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def take_over_streams() -> tuple[int, Channel]:
     """Keep the standard streams for the protocol; returns the descriptor of requests and the channel for replies.
 
     All other code gets an empty standard input and writes to standard error, so a stray `print` cannot corrupt the
-    protocol. Children do not inherit the private copies, so the parent sees at once that the driver ended.
+    protocol. Children do not inherit the reserved streams, so the parent notices at once that the driver has ended.
     """
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -29,14 +29,14 @@ def take_over_streams() -> tuple[int, Channel]:
 
 
 class Channel:
-    """Sends replies, whole lines from any thread."""
+    """Sends replies as whole lines; any thread may use it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Send a message without the secrets that this process knows. If nobody reads, `DriverWatch` notices."""
+        """Send a message, with known secrets removed. A failure is ignored: `DriverWatch` notices a missing parent."""
         given = {each.name: getattr(message, each.name) for each in fields(message) if each.name not in _WORDS}
         data = memoryview(encode(replace(message, **hide_all(given))))
         with self._lock:
@@ -48,7 +48,7 @@ class Channel:
 
 
 def real_seconds() -> float:
-    """A monotonic clock that a virtual clock does not replace."""
+    """Seconds of a monotonic clock that tells real time even if a virtual clock is installed."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

@@ -1,7 +1,7 @@
-"""Notices events that must end the driver: its parent is gone, a signal arrives, or a phase outlasts its limit.
+"""Notices events that must end the driver: its parent is gone, a signal arrives, or a phase exceeds its time limit.
 
-A thread does this, because the main thread runs the workload. It starts before a virtual clock takes over the main
-thread, so it lives in real time.
+A separate thread does this, because the main thread runs the workload. This thread starts before a virtual clock is
+installed in the main thread, so it runs in real time.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from contextlib import suppress
 from scalescope.capture.client_thread import collection_deferred
 from scalescope.driver.channel import real_seconds
 
-# The pipe tells at once that the parent is gone, unless another process, such as a forked sibling, holds its end open.
-# Linux's death signal is of no use: it is sent when the *thread* that started the driver ends.
+# Seconds between checks of the parent. The pipe tells at once that the parent is gone, unless a forked sibling holds it
+# open. Linux's death signal does not help: it is sent when the *thread* that started the driver ends.
 PARENT_CHECK_S = 0.5
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class DriverWatch:
-    """Reads request lines, and reports events that must end the driver. All callbacks run in its thread."""
+    """Reads request lines, and reports events that must end the driver. Callbacks run in the watching thread."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class DriverWatch:
         os.set_blocking(self._wake, False)
 
     def start(self) -> None:
-        """Take over SIGTERM and SIGINT, and start watching; to be called in the main thread."""
+        """Handle SIGTERM and SIGINT, and start watching; must be called in the main thread."""
         for number in SIGNALS:
             signal.signal(number, _leave_to_watch)
-        # The signal handler itself writes the signal's number here, so a main thread stuck in C does not delay it.
+        # Python's C handler writes the signal's number to this pipe, even while the main thread is stuck in C code.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="scalescope-driver-watch", daemon=True).start()
 
     def enter(self, phase: str, limit_s: float) -> None:
         """Begin a phase with a limit in real seconds, and end the previous one."""
         self._phase = phase, limit_s, real_seconds() + limit_s
-        with suppress(BlockingIOError):  # a full pipe wakes the thread anyway
+        with suppress(BlockingIOError):  # the pipe is full: the thread will wake up anyway
             os.write(self._wake, b"\0")
 
     def leave(self) -> None:
@@ -95,7 +95,7 @@ class DriverWatch:
 
 
 def where(thread_id: int, code: object = None) -> str:
-    """The line at which a thread is, preceded by its line in the function `code` if that is on the stack."""
+    """The line that a thread executes, preceded by its line in the function `code` if that is on the stack."""
     with collection_deferred():
         frame = sys._current_frames().get(thread_id)
         if frame is None:
@@ -112,4 +112,4 @@ def where(thread_id: int, code: object = None) -> str:
 
 
 def _leave_to_watch(number: int, frame: object) -> None:
-    """Do nothing: the thread has read the signal already."""
+    """Do nothing: the watching thread reads the signal from the pipe."""

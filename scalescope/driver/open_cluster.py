@@ -1,4 +1,4 @@
-"""The cluster of a driver: opened, scaled for a trial, and cleared after it."""
+"""Opens the cluster of a driver, scales it for each trial, and clears it after each trial."""
 
 from __future__ import annotations
 
@@ -33,41 +33,41 @@ from scalescope.model.workload import Workload
 
 logger = logging.getLogger(__name__)
 
-SCALE_LIMIT_S = 150.0  # real seconds to scale a cluster whose specification has no limit of its own
+SCALE_LIMIT_S = 150.0  # real seconds to scale a cluster, if its specification sets no limit
 CLEAR_LIMIT_S = 60.0  # real seconds to clear up after a trial
-LIMIT_MARGIN_S = 30.0  # seconds beyond a specification's own limit, so that the cluster's error comes first
-IMPORT_TIMEOUT_S = 60.0  # seconds for imports on workers, and again on the scheduler; a trial runs even without them
-ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # seconds for the scheduler's answer: usually; at the time limit of a trial
-DRAIN_LIMIT_S = 3.0  # seconds for tasks to end after their trial; then the cluster is opened anew
-DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time, the only one is at the end
+LIMIT_MARGIN_S = 30.0  # seconds added to limits of the specification, so that the cluster can report its error first
+IMPORT_TIMEOUT_S = 60.0  # seconds for imports on workers, then on the scheduler; afterwards the trial runs anyway
+ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # seconds for an answer of the scheduler: usually; after a trial's time limit
+DRAIN_LIMIT_S = 3.0  # seconds for tasks to end after their trial; otherwise the cluster is opened anew
+DRAIN_INTERVAL_S = 2.0  # real seconds between collections of records; in simulated time, there is one at the end
 
 NO_PYNVML = "DISABLED_PYNVML_NOT_AVAILABLE"  # a worker without `nvidia-ml-py` cannot say whether it sees a GPU
 
-Members = dict[str, tuple[str, int, str]]  # name, threads, status of workers that the scheduler knows, by address
+Members = dict[str, tuple[str, int, str]]  # workers known to the scheduler: address -> name, threads, status
 
 
 class OpenCluster:
-    """Opens clusters as trials need them. All methods but `abandon` and `stands` belong to the main thread."""
+    """Opens clusters as trials need them. Only `abandon` and `stands` may be called outside the main thread."""
 
     def __init__(self, enter: Callable[[str, float, str], None]) -> None:
-        self.enter = enter  # called when a phase begins, with its name, its limit in real seconds and a text for people
+        self.enter = enter  # called when a phase begins: name, limit in real seconds, text for people
         self.cluster: Cluster[Any] | None = None
         self.capture: Capture | None = None
         self.clients = TrialClients()
-        self.opening = False  # True if the main thread waits for a cluster on other machines, which may take long
+        self.opening = False  # True while the main thread opens a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # True if the next trial needs a new cluster
-        self.reopened = ""  # why the next trial has a new cluster; empty: it has the same one
-        self.left: list[str] = []  # sentences about jobs or pods that closed clusters left
+        self.reopened = ""  # why the next trial gets a new cluster; empty: no need
+        self.left: list[str] = []  # sentences about jobs or pods that closed clusters left behind
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
-        self._answered: set[object] = set()  # control planes that have answered one of the clusters
+        self._answered: set[object] = set()  # control planes that have already answered any of the clusters
         self._settings = ExitStack()  # Dask settings while the cluster is open
         self._observer: distributed.Client | None = None
-        self._imported: set[tuple[str, str]] = set()  # workload, and an address that was asked to import
+        self._imported: set[tuple[str, str]] = set()  # pairs (workload, worker address) that were asked to import
 
     def open(self, request: Open) -> dict[str, Any]:
-        """Open a cluster, in place of the one that is open; returns its facts."""
+        """Open a cluster after closing the present one; returns the facts of the new cluster."""
         self._request = request
         return self._open({})
 
@@ -109,7 +109,7 @@ class OpenCluster:
             self._settings.close()
 
     def abandon(self) -> None:
-        """End the cluster's processes although the main thread may use them; if that closes it, wait for the end."""
+        """End the cluster's processes even if the main thread uses them; if it is closing them, wait until it has."""
         cluster = self.cluster
         if cluster is not None and cluster.spec.real_time:  # a simulated cluster has no other processes
             self._end(cluster)
@@ -118,13 +118,13 @@ class OpenCluster:
 
     def _end(self, cluster: Cluster[Any]) -> None:
         cluster.close()
-        left = dict.fromkeys([*self.left, cluster.left])  # the watchdog may end the same cluster again
+        left = dict.fromkeys([*self.left, cluster.left])  # the same cluster may be ended twice, by two threads
         self.left = [each for each in left if each and not any(label in each for label in cluster.removed)]
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
-        """The lines at which the tasks of the running trial stand: in words, and as a fact of the trial.
+        """The lines of code at which the running trial's tasks are: as a sentence, and as a fact of the trial.
 
-        `limit_s` is the trial's time limit; a trial whose tasks stood for half of it has come to a standstill.
+        `limit_s`: the trial's time limit; tasks at the same line for half of this limit are at a standstill.
         """
         cluster, client = self.cluster, self._observer
         if cluster is None or client is None:
@@ -138,7 +138,7 @@ class OpenCluster:
         return found.sentence("" if cluster.spec.real_time else " of simulated time"), {STANDSTILL: found.to_mapping()}
 
     def idle(self) -> AbstractContextManager[None]:
-        """Context to hold open while the driver waits for a request."""
+        """Context for the time in which the driver waits for a request."""
         return nullcontext() if self.cluster is None else self.cluster.idle()
 
     # ---------------------------------------------------------------- before a trial
@@ -146,7 +146,7 @@ class OpenCluster:
     def prepare(self, point: Point, folder: str) -> Members:
         """Provide a cluster with exactly the point's workers and configuration, and no tasks; return the workers.
 
-        Workers that see `folder` may also import from it.
+        `folder`: workers that can read this folder may import from it.
         """
         config = dict(point.dask_config)
         if self.cluster is None or not self.cluster.is_whole() or self._config != config:
@@ -199,9 +199,9 @@ class OpenCluster:
             raise error
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
-        """Import the workload's modules in every process. Otherwise the first tasks of a new process would import them.
+        """Import the workload's modules in every process, so that the first tasks do not include the import.
 
-        Returns a warning if processes did not answer. If an import fails, the tasks that need the module report it.
+        Returns a warning if processes did not answer. A failed import is ignored: tasks that need the module report it.
         """
         assert self._observer is not None
         wanting = [address for address in workers if (workload.name, address) not in self._imported]
@@ -233,7 +233,7 @@ class OpenCluster:
     # ---------------------------------------------------------------- after a trial
 
     def clear(self) -> None:
-        """Remove clients, tasks and the scheduler's learnt durations; if that fails, close the cluster."""
+        """Remove clients, tasks and durations learnt by the scheduler; if that fails, close the cluster."""
         self.enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self.spoiled and self._drained()

@@ -1,4 +1,4 @@
-"""The parent's side: starts a driver, lets it run trials, and ends it even after an error."""
+"""The parent's side of a driver: starts it, lets it run trials, and ends it even after an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 LOG = "driver.log"
 CLOSE_TIMEOUT_S = 20.0
 TERMINATE_TIMEOUT_S = 5.0  # seconds between SIGTERM and SIGKILL
-SILENCE_MARGIN_S = 30.0  # seconds beyond a phase's own limit after which a silent driver is stuck
+SILENCE_MARGIN_S = 30.0  # seconds after a phase's limit from which a silent driver counts as stuck
 _FIRST_WORD_S = 120.0
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 4_000
 _POLL_S = 0.1
@@ -85,7 +85,7 @@ class Driver:
         process: subprocess.Popen[bytes],
         *,
         folder: Path,
-        log_start: int,  # bytes that earlier drivers have written to the log
+        log_start: int,  # size of the log, in bytes, before this driver was started
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
         self.pid = process.pid  # id of the process, and of its process group
@@ -115,11 +115,11 @@ class Driver:
         spec: ClusterSpec,
         *,
         seed: int = 0,
-        folder: Path,  # folder for its log and the raw records of its trials; made if it does not exist
+        folder: Path,  # folder for the log and the raw records of trials; made if it does not exist
         run: str = "",  # id of the run
         python: str = sys.executable,  # interpreter of the environment to run in
-        on_progress: Callable[[str], None] | None = None,  # called with a sentence when the driver begins something
-        start_timeout_s: float = 120,  # seconds to start the process; opening the cluster has a limit of its own
+        on_progress: Callable[[str], None] | None = None,  # called with a sentence when a phase begins
+        start_timeout_s: float = 120,  # seconds to start the process, without the time to open the cluster
     ) -> Driver:
         """Start a driver and open a cluster in it; `InfrastructureError` if either fails."""
         folder = folder.resolve()
@@ -142,13 +142,13 @@ class Driver:
         return not (self._ending or self._closed or self._exited())
 
     def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> TrialOutcome:
-        """Run one trial, for at most `timeout_s` real seconds; if the driver dies during it, the outcome is invalid.
+        """Run one trial, for at most `timeout_s` real seconds; if the driver dies meanwhile, the outcome is invalid.
 
-        The driver answers first and clears up while the caller stores the outcome.
+        The driver replies before it clears up, so that the caller can store the outcome meanwhile.
 
         Raises:
             DriverError: The driver ended before the trial began.
-            InfrastructureError: No trial can get workers or be recorded (`ends_run`).
+            InfrastructureError: No further trial can get workers or be recorded (`ends_run`).
         """
         with self._turn:
             if not self.alive:
@@ -165,7 +165,7 @@ class Driver:
                 return self._run(planned, workload, timeout_s, folder)
             except InfrastructureError as error:
                 self._ending = True
-                if error.ends_run:  # the driver is alive, and clears up
+                if error.ends_run:  # the driver is alive, so it can close its cluster
                     self.close()
                     raise
                 self._end(grace_s=0)
@@ -199,7 +199,7 @@ class Driver:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # ---------------------------------------------------------------- talking
+    # ---------------------------------------------------------------- messages
 
     def _greet(self, python: str, timeout_s: float) -> None:
         try:
@@ -216,7 +216,7 @@ class Driver:
     def _open(self, spec: ClusterSpec, seed: int) -> None:
         self._shared = not spec.real_time
         self._send(Open(spec.to_mapping(), str(self._folder), seed))
-        limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # the cluster's own error comes first, then the driver's
+        limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # later than the limits of cluster and driver
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
     def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, folder: Path) -> TrialOutcome:
@@ -242,9 +242,9 @@ class Driver:
             raise self._died() from error
 
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
-        """Wait for a reply of this kind.
+        """Wait for a reply of type `wanted`.
 
-        The driver must speak within `first_word_s`, then within the limit of each phase; `total_s` limits the sum.
+        The driver must send a message within `first_word_s`, then within the limit of each phase. `total_s` limits all.
         """
         now = time.monotonic()
         deadline = now + first_word_s
@@ -273,7 +273,7 @@ class Driver:
     def _next(self, deadline: float, wanted: str) -> Reply:
         while True:
             late, exited = time.monotonic() > deadline, self._exited()
-            try:  # a reply that came in time counts, even if this process was stopped or busy meanwhile
+            try:  # look for replies even when late: one may have come in time while this process was stopped
                 reply = self._replies.get(timeout=0.5 if exited else _POLL_S)
             except queue.Empty:
                 if exited:
@@ -300,7 +300,7 @@ class Driver:
     # ---------------------------------------------------------------- the process
 
     def _exited(self) -> bool:
-        """Whether the process has ended. It stays a zombie, so that the kernel does not reuse its group's number."""
+        """Whether the process has ended. It stays a zombie, so that the number of its process group is not reused."""
         if self._process.returncode is not None:
             return True
         try:
@@ -392,7 +392,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
     try:
         with open(folder / LOG, "ab", opener=opener) as log:
             return subprocess.Popen(
-                [python, "-P", "-m", "scalescope.driver"],  # `scalescope.driver` itself appends the working folder
+                [python, "-P", "-m", "scalescope.driver"],  # -P: `scalescope.driver` itself appends the working folder
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -409,7 +409,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
 
 
 def importable(folder: Path) -> Path:
-    """A folder with this package alone: the folder in which it is installed also holds this environment's dask."""
+    """A folder with only this package in it, for PYTHONPATH: the folder of installed packages also has dask."""
     path = folder / "importable"
     make_folder(path)
     link = path / "scalescope"
@@ -421,7 +421,7 @@ def importable(folder: Path) -> Path:
 
 
 def _fresh(path: Path) -> Path:
-    """Make a folder of this name; if it exists, keep it and make one with the next number."""
+    """Make a folder with this name, or, if it exists, with the first free number appended; return its path."""
     for attempt in range(1, 1000):
         candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
         try:
@@ -436,7 +436,7 @@ def _fresh(path: Path) -> Path:
 
 def error_of(failed: Failed) -> ScalescopeError:
     kind = getattr(errors, failed.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # a type that this process lacks
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # a type that this process does not know
         kind = DriverError
     elif issubclass(kind, errors.InvalidField):  # the text already has the field's name and value
         kind = errors.UsageError

@@ -1,6 +1,6 @@
 """Messages between the driver and its parent: one JSON object a line, over the driver's standard streams.
 
-The driver says `ready` first. Requests and replies: `open` > `opened` or `failed`; `trial` > `trial` or `failed`;
+The driver sends `ready` first. Requests and replies: `open` > `opened` or `failed`; `trial` > `trial` or `failed`;
 `close` > `closed`. `progress` may come at any time while a request is served. Both ends have the same version, so an
 unknown kind or field, a missing field or a value of a wrong type means that the stream is corrupt: `DriverError`.
 """
@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from scalescope.errors import DriverError, InfrastructureError, InvalidField, ScalescopeError
 from scalescope.model.mapping import from_mapping
 
-RUNNING = "running"  # the phase with the time limit of the trial
+RUNNING = "running"  # name of the phase in which the workload runs
 
 
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages; `kind` names them on the wire."""
+    """Base of all messages; `kind` is the name of the message's type in JSON."""
 
     kind: ClassVar[str] = ""
 
@@ -78,12 +78,12 @@ class Opened(Message):
 
 @dataclass(frozen=True)
 class PhaseBegan(Message):
-    """Phase of a driver and its time limit."""
+    """The driver began a phase."""
 
     kind: ClassVar[str] = "progress"
     phase: str  # one word
-    text: str  # sentence for people
-    limit_s: float  # real seconds after which the phase must have ended, and a silent driver is stuck
+    text: str  # description of the phase for people
+    limit_s: float  # real seconds within which the phase must end; after that, a silent driver is stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class TrialResult:
     """Result of a trial."""
 
     state: str  # `valid`, `failed` or `invalid`
-    reason: str  # reason why it is not valid; empty if it is
+    reason: str  # reason why the trial is not valid; empty if it is valid
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
     elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it was not made
@@ -106,13 +106,13 @@ class TrialDone(TrialResult, Message):
     """A trial has ended."""
 
     kind: ClassVar[str] = "trial"
-    key: str  # key in the request
+    key: str  # `RunTrial.key`
     ending: bool = False  # the driver ends after this reply
 
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """A request failed; the fields are those of the error, `type` is its class in `scalescope.errors`."""
+    """A request failed; the fields are those of the error. `type`: name of its class in `scalescope.errors`."""
 
     kind: ClassVar[str] = "failed"
     type: str
@@ -135,7 +135,7 @@ class Closed(Message):
 
     kind: ClassVar[str] = "closed"
     reason: str = ""  # reason why the driver ends
-    left: str = ""  # sentence about jobs or pods that it could not remove; empty: none
+    left: str = ""  # sentence about jobs or pods that the driver could not remove; empty: none
 
 
 Request = Open | RunTrial | Close

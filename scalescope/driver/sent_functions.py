@@ -1,4 +1,4 @@
-"""Functions sent to scheduler and workers as source text; they may import the standard library and `distributed`."""
+"""Functions sent to scheduler and workers as source text; they import only the standard library and `distributed`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-TICKS_S = 0.1  # seconds for a few ticks of an event loop
+TICKS_S = 0.1  # seconds in which an event loop makes a few ticks
 
 
 def census(dask_scheduler: Any = None) -> dict[str, Any]:
@@ -22,10 +22,10 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
 
 
 async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> None:
-    """Import these modules in a thread beside the event loop; a module that fails is skipped."""
+    """Import these modules outside the event loop's thread; a module that cannot be imported is skipped."""
     await asyncio.get_running_loop().run_in_executor(None, _import, modules)
-    # A heartbeat reports how slow the worker's loop was during a second. Begin a new second, so that the trial does not
-    # report the imports.
+    # A heartbeat reports how slow the worker's event loop was in the last second. Begin a new second, so that the
+    # trial's first heartbeat does not include the imports.
     if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # workers only
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)
@@ -34,7 +34,7 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
 
 def _import(modules: Sequence[str]) -> None:
     for name in modules:
-        with suppress(Exception, SystemExit):  # a foreign module can raise anything
+        with suppress(Exception, SystemExit):  # a module can raise anything while it is imported
             importlib.import_module(name)
 
 
@@ -46,8 +46,8 @@ def running(dask_worker: Any = None) -> int:
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
     """Drop the durations and bandwidth that the scheduler learnt. Drops nothing and returns False if there are tasks.
 
-    The scheduler places and steals tasks by both, so a trial would depend on earlier trials. Workers keep the bandwidth
-    that they measured, and report it again. `bandwidth` is in bytes per second.
+    The scheduler places and steals tasks by these values, so a trial would depend on earlier trials. Workers keep the
+    bandwidth that they measured, and report it again. `bandwidth`: the scheduler's new value, in bytes per second.
     """
     if dask_scheduler.tasks:
         return False
@@ -57,6 +57,6 @@ def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
     dask_scheduler.bandwidth = bandwidth
     dask_scheduler.bandwidth_workers.clear()
     dask_scheduler.bandwidth_types.clear()
-    for owner in (dask_scheduler, dask_scheduler.extensions.get("stealing")):  # older and newer distributed
+    for owner in (dask_scheduler, dask_scheduler.extensions.get("stealing")):  # by version of distributed
         getattr(owner, "unknown_durations", {}).clear()
     return True

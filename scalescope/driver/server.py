@@ -1,4 +1,4 @@
-"""The driver's main loop and its orderly and forced ends."""
+"""The driver's main loop, and the ways in which the driver ends."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
 CLOSE_LIMIT_S = 10.0  # real seconds to close the cluster when the driver ends; then everything is killed
-PATIENCE_S = 3.0  # seconds of `CLOSE_LIMIT_S` for the main thread to finish clearing up and close the cluster in order
+PATIENCE_S = 3.0  # seconds, part of `CLOSE_LIMIT_S`, in which the main thread can clear up and take the order to end
 
-# Exit statuses; after a phase that outlasts its limit EXIT_STUCK, after a signal 128 plus its number
+# Exit statuses; EXIT_STUCK: a phase exceeded its time limit; after a signal, 128 plus its number
 EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
 VERSIONS = ("dask", "distributed", "tornado", "msgpack", "cloudpickle", "scalescope")
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class _DriverEnd:
     reason: str
     status: int
-    seen: str = ""  # line of code at which the main thread stood still
+    seen: str = ""  # line of code at which the main thread was
     parent_gone: bool = False
 
     def says(self, stands: str = "") -> str:
@@ -68,8 +68,8 @@ class _Running:
 class DriverServer:
     """Serves the requests of one parent.
 
-    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. The thread that first
-    ends a trial reports the trial, so that it is reported exactly once.
+    The main thread serves requests; the thread of `DriverWatch` ends the process if there is a reason. Whichever thread
+    ends a trial first reports it, so that each trial is reported exactly once.
     """
 
     def __init__(self, requests: int, channel: Channel) -> None:
@@ -208,9 +208,9 @@ class DriverServer:
         self._end(stop, over_s=limit_s if phase == RUNNING else None)
 
     def _end(self, stop: _DriverEnd, *, over_s: float | None = None) -> None:
-        """End the process: in the main thread if that is free soon, else in this one.
+        """End the process: from the main thread if that becomes free soon, else from the calling thread.
 
-        `over_s`: the trial's time limit, if the trial exceeded it; the report then says at which lines its tasks stand.
+        `over_s`: the trial's time limit, if the trial exceeded it; then the reply says at which lines its tasks are.
         """
         with self._lock:
             if self._ending:
@@ -244,7 +244,7 @@ class DriverServer:
         _exit(stop, clean=clean)
 
     def _left(self, *, clean: bool) -> str:
-        """Sentence on resources that clusters left behind; `clean`: whether the last one was closed in order."""
+        """Sentence on resources that clusters left behind; `clean`: whether the last cluster was closed in order."""
         unclean = "" if clean else "a cluster was not closed in order: `scalescope reap` removes what is left of it"
         return "; ".join(filter(None, (*self._cluster.left, unclean)))
 
@@ -263,7 +263,7 @@ def main(requests: int, channel: Channel) -> NoReturn:
     faulthandler.enable()
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
     for handler in logging.getLogger("distributed").handlers:
-        handler.setLevel(logging.WARNING)  # at INFO, it logs a line per worker
+        handler.setLevel(logging.WARNING)  # at INFO, distributed logs a line per worker
     DriverServer(requests, channel).serve()
 
 

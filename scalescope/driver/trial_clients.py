@@ -14,13 +14,13 @@ from scalescope.clusters.observed_cluster import close_client
 
 
 def proof(asked: Mapping[str, str]) -> distributed.Security | None:
-    """Certificates for a client that a workload, such as Beam's runner, opens by the address of its cluster."""
+    """Certificates for a client that a workload, such as Beam's runner, opens with the address of the cluster."""
     client = distributed.default_client()
     return client.security if asked["address"] == client.scheduler.address else None
 
 
 class TrialClients:
-    """Opens the default client of a trial; `close` undoes what the trial did to clients and to Dask's configuration."""
+    """Opens the default client of a trial; `close` undoes the trial's changes to clients and Dask's configuration."""
 
     def __init__(self) -> None:
         self._config: dict[str, Any] | None = None
@@ -30,7 +30,7 @@ class TrialClients:
         self._config = copy.deepcopy(dask.config.config)
         self._client = client = cluster.client()
         # Not `client.as_current()`: as in a script, a client that the workload opens must become the default. Beam
-        # waits on the default client's loop, and would notice the end of its tasks only when something else wakes it.
+        # waits on the loop of the default client; on another client's loop, it would notice late that its tasks ended.
         distributed.client._set_global_client(client)
         dask.config.set({"distributed.client.security-loader": f"{__name__}.proof"})
         return client
@@ -38,8 +38,8 @@ class TrialClients:
     def close(self, keep: distributed.Client | None) -> None:
         """Close all clients of this process except `keep`, and restore Dask's configuration.
 
-        An open client would become the default one. A default client that is closed while another client is open leaves
-        its `scheduler` in the configuration, so that Dask would still use it.
+        An open client would become the next default. If the default client is closed while another one is open, its
+        `scheduler` stays in Dask's configuration and would still be used.
         """
         client, self._client = self._client, None
         if client is not None:

@@ -44,14 +44,14 @@ _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes"
 class TrialRunner:
     """Runs one trial after another, in the main thread."""
 
-    def __init__(self, opened: OpenCluster, packages: str) -> None:  # `packages`: their digest
+    def __init__(self, opened: OpenCluster, packages: str) -> None:  # `packages`: digest of the installed packages
         self.function: Callable[..., Any] | None = None  # the workload's function during a trial
         self._opened = opened
         self._packages = packages
         self._workloads: dict[str, Workload] = {}
 
     def run(self, request: RunTrial) -> Attempt:
-        """Run a trial; only an `InfrastructureError` that ends the run is raised, other errors are in the attempt."""
+        """Run a trial; raises only an `InfrastructureError` that ends the run, and notes other errors in the result."""
         opened, attempt = self._opened, Attempt()
         try:
             self._attempt(request, attempt)
@@ -60,7 +60,7 @@ class TrialRunner:
             if error.ends_run:
                 raise
             lost = opened.cluster.losses() if opened.cluster is not None and attempt.elapsed_s is not None else ""
-            # a loss explains why nothing answers after the workload's end
+            # Lost workers explain why the cluster does not answer after the workload has ended.
             attempt.problem = lost or self._outage(attempt) or str(error)
             attempt.error = describe(error)
             self._keep_records_of_cluster(request, attempt)
@@ -170,19 +170,19 @@ class TrialRunner:
 
 
 class _Watches:
-    """Watches a workload while it runs, and breaks its cluster if the point asks for a fault."""
+    """Watches a workload while it runs, and injects a fault into the cluster if the point asks for one."""
 
     def __init__(self, cluster: Cluster[Any], workload: Workload, point: Point) -> None:
         fault = parse(FAULT, point.fault or NONE, cluster.spec.faults, cluster.kind)
         self.client = ClientWatch(workload.run, cluster.time, cluster.watched)
         self._cluster, self._workload, self._point = cluster, workload, point
         self._breaking = cluster.breaking(fault) if fault else None
-        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may stop processes
+        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may halt processes
         self._notes = Notes()
 
     @contextmanager
     def around(self, scheduler: str) -> Iterator[None]:
-        """Watch while the body runs the workload; the client's watch, which takes the time, is the innermost."""
+        """Watch while the body runs the workload. `client` measures the time, so it is the innermost context."""
         with (
             self._halts or nullcontext(),
             self._cluster.running(self._workload, self._point),
@@ -194,7 +194,7 @@ class _Watches:
             yield
 
     def judged(self, ahead_s: float, attempt: Attempt) -> dict[str, Columns]:
-        """Add observations to the attempt; returns the tables to keep, with times on the scheduler's clock."""
+        """Add observations to the attempt; returns tables to store, with times on the scheduler's clock."""
         attempt.facts |= self._notes.facts()
         if self._halts is not None and self._halts.reason:
             attempt.problem = attempt.facts[STOOD_STILL] = self._halts.reason
@@ -209,7 +209,7 @@ class _Watches:
 
 
 def _result(workload: Workload, client: distributed.Client, point: Point, attempt: Attempt) -> Any:
-    """The workload's result; None if it raised, which the attempt notes."""
+    """The workload's result; None if the workload raised, which is noted in the attempt."""
     connection = client.scheduler_comm
     try:
         return workload.run(client, **point.params)

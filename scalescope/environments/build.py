@@ -1,4 +1,4 @@
-"""Provides an environment: the present one, a cached one, or a new one built by uv."""
+"""Provides a Python environment: the present one, a cached one, or a new one built by uv."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scalescope.interpreters import Interpreter, look, refuse_without_distribute
 from scalescope.model.environment import Environment
 from scalescope.owner import make_folder
 
-_FORMAT = 1  # version of the folders' layout; another number makes all environments be built anew
+_FORMAT = 1  # version of the folders' layout; if it is increased, all environments are built anew
 _SHOWN_TEXT = 200
 
 
@@ -33,7 +33,7 @@ _SHOWN_TEXT = 200
 class Built:
     """An environment that a driver can be started in."""
 
-    environment: Environment  # environment as asked for
+    environment: Environment  # the environment that was asked for
     python: str  # path of its interpreter
     python_version: str  # version of that interpreter, such as 3.11.7
     packages: dict[str, str]  # version of every distribution installed, by normalised name
@@ -45,14 +45,14 @@ class Built:
 def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
     """Provide an environment that a driver can run in; uv builds it unless it is in the cache.
 
-    Unpinned requirements are resolved once, when the environment is built; references to repositories each time. The
+    Unpinned requirements are resolved once, when the environment is built; references to repositories at each call. The
     environment is not pruned while this process lives. If several processes want the same environment, one builds it
     and the others wait. `says` is called with a sentence before anything that takes long.
 
     Raises:
-        EnvironmentFailed: It cannot exist: requirements contradict each other, a release does not exist or does not
-            build, or the interpreter cannot run a driver.
-        EnvironmentUnavailable: It cannot be built here and now: no index, no disk space, or no uv.
+        EnvironmentFailed: The environment is impossible: requirements contradict each other, a release does not exist
+            or does not build, or the interpreter cannot run a driver.
+        EnvironmentUnavailable: The environment cannot be built here and now: no index, no disk space, or no uv.
     """
     began = time.monotonic()
     if environment.present:
@@ -78,7 +78,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
 
 
 def resolve(environment: Environment) -> dict[str, str]:
-    """Versions that the requirements resolve to now, by normalised name; `git+ADDRESS@COMMIT` from a repository."""
+    """Versions to which uv resolves the requirements now, by normalised name; `git+ADDRESS@COMMIT` for repositories."""
     resolved, _ = _resolve(git.pinned(environment), _python(environment), ())
     return _versions(resolved)
 
@@ -108,7 +108,7 @@ def _key(environment: Environment) -> str:
 
 
 def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """The cached environment, and whether this call built it; this process then holds its lock until it ends."""
+    """The cached environment, and whether this call built it; this process keeps its lock until the process ends."""
 
     def waiting() -> None:
         says(f"Waiting for another process that builds or removes environment {_shown(environment)}")
@@ -121,7 +121,7 @@ def _from_cache(environment: Environment, folder: Path, says: Callable[[str], No
         if manifest is None:
             with closing(CacheLock(folder, BUILD)) as build:
                 build.own(waiting)
-                manifest = Manifest.read(folder)  # the other process has built it
+                manifest = Manifest.read(folder)  # another process may have built it meanwhile
                 if manifest is None:
                     manifest, fresh = _build(environment, folder, [use.fd, build.fd], says), True
         os.utime(folder / cache.MANIFEST)
@@ -131,9 +131,9 @@ def _from_cache(environment: Environment, folder: Path, says: Callable[[str], No
 
 
 def _build(environment: Environment, folder: Path, locks: Sequence[int], says: Callable[[str], None]) -> Manifest:
-    """Build an environment in its folder. The manifest is written last; nobody uses a folder without it.
+    """Build an environment in its folder. The manifest is written last; a folder without manifest is not used.
 
-    uv and its children inherit the locks: if this process is killed, the next builder also waits for them.
+    uv and its children inherit the locks: if this process is killed, the next builder also waits for uv to end.
     """
     says(f"Building environment {_shown(environment)}")
     began = time.monotonic()
@@ -179,14 +179,14 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
 
 
 def _python(environment: Environment) -> str:
-    """This interpreter if its version fits, because another build of the version may differ; else the version."""
+    """This interpreter if its version fits, as other builds of the version may differ; else the version for uv."""
     version = environment.python_version
     own = not version or (platform.python_version() + ".").startswith(version + ".")
     return sys.executable if own else version
 
 
 def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tuple[str, list[str]]:
-    """Releases to install, as lines of requirements; and requirements that were added."""
+    """Releases to install, as requirement lines; and the `extra_requirements` that were added."""
     asked = [*environment.requirements, extra_requirements.DRIVER]
     what = f"environment {_shown(environment)} cannot be resolved"
     resolved = _compile(asked, python, what, keep)

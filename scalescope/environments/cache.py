@@ -15,7 +15,7 @@ from scalescope.errors import EnvironmentUnavailable
 from scalescope.owner import user_folder
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
-# Written last, so a folder without this file is incomplete. Its modification time is the time of the last use.
+# This file is written last, so a folder without it is incomplete. Its modification time is that of the last use.
 MANIFEST = "environment.json"
 
 _DAY_S = 86_400.0
@@ -23,16 +23,16 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Manifest:
-    """The file that describes an environment, in its folder."""
+    """Contents of the file that describes an environment; it lies in the environment's folder."""
 
-    text: str  # its canonical text
-    python_version: str  # version of its interpreter
+    text: str  # canonical text of the environment
+    python_version: str  # version of the interpreter
     packages: dict[str, str]  # version of every distribution installed, by normalised name
     digest: str  # digest of `packages`
-    resolved: list[str]  # releases that uv chose, as requirement lines that install the same again
-    added: list[str]  # requirements that were added because old releases do not name them
+    resolved: list[str]  # releases that uv chose, as requirement lines with which to install the same again
+    added: list[str]  # requirements that were added because old releases do not declare them
     created: str  # time of the build in UTC, ISO 8601
-    size: int  # bytes; files that it shares with uv's own cache count
+    size: int  # bytes of all files, including those shared with uv's own cache
     uv: str  # version of uv
 
     @classmethod
@@ -54,10 +54,10 @@ class Manifest:
 class Cached:
     """An environment in the cache."""
 
-    text: str  # its canonical text
-    path: Path  # its folder
-    size: int  # bytes; files that it shares with uv's own cache count
-    python_version: str  # version of its interpreter
+    text: str  # canonical text of the environment
+    path: Path  # folder of the environment
+    size: int  # bytes of all files, including those shared with uv's own cache
+    python_version: str  # version of the interpreter
     packages: int  # number of installed packages
     created: str  # time of the build in UTC, ISO 8601
     last_used: float  # time of the last use, in seconds since the epoch
@@ -68,7 +68,7 @@ class Cached:
 class Pruned:
     """Environments removed from the cache."""
 
-    removed: tuple[str, ...]  # canonical texts; empty for an incomplete environment
+    removed: tuple[str, ...]  # canonical texts of removed environments; an empty text is an incomplete one
     in_use: tuple[str, ...]  # canonical texts of environments kept only because they are in use
     freed: int  # bytes freed on the file system, without files that uv's own cache keeps
 
@@ -86,7 +86,7 @@ def interpreter(path: Path) -> str:
 
 
 def list_cached() -> tuple[Cached, ...]:
-    """All complete environments, the last used first."""
+    """All complete environments, the most recently used first."""
     found = []
     for path in _folders():
         manifest = Manifest.read(path)
@@ -98,7 +98,7 @@ def list_cached() -> tuple[Cached, ...]:
 def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: bool = False) -> Pruned:
     """Remove environments unused for `older_than_days`, and remains of killed builds, unless they are in use.
 
-    `everything` also removes recently used environments; `dry_run` removes nothing and returns the same.
+    `everything`: also remove recently used environments. `dry_run`: return the same result, but remove nothing.
     """
     removed, in_use, freed = [], [], 0
     for path in _folders():
@@ -112,7 +112,7 @@ def prune(*, older_than_days: float = 30.0, everything: bool = False, dry_run: b
             if lock.try_own():
                 freed += size(path, shared=False) if dry_run else remove(path)
                 removed.append(text)
-            elif manifest is not None:  # an environment without a manifest is still being built
+            elif manifest is not None:  # if there is no manifest, it is being built
                 in_use.append(text)
         finally:
             lock.close()
@@ -133,7 +133,7 @@ def remove(path: Path) -> int:
 
 
 def size(path: Path, *, shared: bool = True) -> int:
-    """Bytes of all files in a folder; without `shared`, only of files that are linked from nowhere else."""
+    """Bytes of all files in a folder; without `shared`, only of files that have no further hard links."""
     total = 0
     for base, _, names in os.walk(path):
         for name in names:

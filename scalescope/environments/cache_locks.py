@@ -14,9 +14,9 @@ USE, BUILD = ".lock", ".build"  # kinds of locks, and suffixes of their files
 class CacheLock:
     """A file lock of one environment. There are two kinds, so that builders need not wait for users.
 
-    Users and builders share `USE`; removal takes it exclusively. The builder holds `BUILD` exclusively. The file lies
-    next to the environment's folder and is never removed, or two processes could lock two files of one name. A child
-    process that inherits `fd` also keeps the lock.
+    Users and builders hold `USE` shared; a process that removes the environment holds it exclusively. A builder also
+    holds `BUILD` exclusively. The lock's file lies next to the environment's folder and is never removed: otherwise two
+    processes could lock two files of the same name. A child process that inherits `fd` also keeps the lock.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
@@ -53,7 +53,7 @@ _changes = threading.Lock()
 
 
 def hold(folder: Path, lock: CacheLock) -> None:
-    """Keep a shared lock until this process ends, so that the environment is not removed meanwhile."""
+    """Keep a shared lock until this process ends, so that the environment is not removed before."""
     with _changes:
         if folder in _held:
             lock.close()

@@ -1,4 +1,4 @@
-"""Requirements of old releases that these do not declare."""
+"""Requirements that old releases of packages have but do not declare."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DRIVER = "distributed"  # package that every driver needs
 
 @dataclass(frozen=True)
 class ExtraRequirement:
-    """A package that an old release needs, or needs in an old version, without declaring it."""
+    """A requirement that old releases of a package do not declare: another package, below some version."""
 
-    package: str  # package with the old releases
-    before: str  # first release that works without this requirement, found by trials
-    name: str  # package that the old releases need
-    below: str  # first version of that package that does not work
-    install: bool = False  # True: install it; False: only limit its version if another package needs it
+    package: str  # package whose old releases have the requirement
+    before: str  # first release of `package` that works without the requirement, found by trials
+    name: str  # package that the old releases require
+    below: str  # first version of `name` that does not work
+    install: bool = False  # True: install `name`; False: only limit its version if another package requires it
 
     @property
     def requirement(self) -> str:
@@ -29,7 +29,7 @@ class ExtraRequirement:
 
 
 NEEDS = (
-    # Old Beam imports pkg_resources without requiring setuptools, which dropped it in 82 and warns of that from 80 on.
+    # Old Beam imports pkg_resources without requiring setuptools, which removed it in 82 and warns from 80 on.
     ExtraRequirement("apache-beam", "2.51.0", "setuptools", "80", install=True),
     # Old dask uses names that NumPy 2 removed (np.unicode_, np.compat), and does not limit NumPy.
     ExtraRequirement("dask", "2023.9.0", "numpy", "2"),
@@ -37,7 +37,7 @@ NEEDS = (
 
 
 def needed(resolved: Mapping[str, str], asked: Iterable[str]) -> list[ExtraRequirement]:
-    """Requirements to add to a resolution (versions by normalised name), but for no package that the user asked for."""
+    """Requirements to add to a resolution (versions by normalised name), except for packages in `asked`."""
     asked = set(asked)
     return [
         need

@@ -22,8 +22,8 @@ TIMEOUT_S = 600.0  # seconds; a clone of a large repository takes minutes
 COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _FILE = "file://"
 _DIFF = ("diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")  # where lines of a file differ
-# Variables that make git use another repository than the given one; git sets them while a hook runs
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")  # head of a hunk: first line and line count in the new file
+# Variables that make git use another repository than the given one; git sets them for its hooks
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
 _LOG = ("--no-show-signature", "--format=%H%x09%P%x09%s")
 
@@ -34,7 +34,7 @@ class Commit:
 
     id: str  # 40 hexadecimal digits
     parents: tuple[str, ...]  # ids of parents; for a merge, the first is the branch merged into
-    subject: str  # first line of its message, printable
+    subject: str  # first line of the commit message, without unprintable characters
 
     @property
     def label(self) -> str:
@@ -73,10 +73,10 @@ def _pinned(requirement: str) -> str:
 
 
 def commit(address: str, ref: str) -> str:
-    """Id of the commit that a reference of a repository means; without a reference, of the checked-out commit.
+    """Id of the commit to which a reference of a repository points; without a reference, of the checked-out commit.
 
     Raises:
-        EnvironmentFailed: There is no such repository or reference, or the checkout differs from its commit.
+        EnvironmentFailed: There is no such repository or reference, or the checkout has uncommitted changes.
     """
     if COMMIT.match(ref):
         return ref
@@ -94,10 +94,10 @@ def commit(address: str, ref: str) -> str:
 
 
 def of_release(address: str, version: str) -> str:
-    """Id of the commit with the tag of a release: `1.2`, `v1.2` or `name-1.2`."""
+    """Id of the commit that is tagged as a release: `1.2`, `v1.2` or `name-1.2`."""
     ends = re.compile(rf"^refs/tags/(?:.*[^0-9.])?{re.escape(version)}$")
     lines = (line.split("\t") for line in _git("", "ls-remote", "--tags", "--", address).splitlines())
-    tags = {name.removesuffix("^{}"): id for id, name in lines}  # the commit of an annotated tag comes after the tag
+    tags = {name.removesuffix("^{}"): id for id, name in lines}  # the commit of an annotated tag (`^{}`) comes after it
     found = {id for name, id in tags.items() if ends.match(name)}
     if len(found) != 1:
         raise EnvironmentFailed(
@@ -110,9 +110,9 @@ def of_release(address: str, version: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def history(address: str, good: str, bad: str) -> tuple[Commit, ...]:
-    """The commits from `good` to `bad`, both ids, oldest first, along first parents.
+    """The commits from `good` to `bad` (both ids), oldest first, following first parents only.
 
-    If `good` is on another branch, the first commit is the last one that both branches share.
+    If `good` is on another branch, the list begins with the last commit that both branches share.
     """
     with _repository(address) as folder:
         base = _git(folder, "merge-base", good, bad)
@@ -122,12 +122,12 @@ def history(address: str, good: str, bad: str) -> tuple[Commit, ...]:
 
 
 def root(folder: str) -> str:
-    """The folder of the repository that a folder belongs to."""
+    """The top folder of the repository that contains `folder`."""
     return _git(folder, "rev-parse", "--show-toplevel")
 
 
 def fork_point(folder: str, base: str, head: str) -> str:
-    """Id of the newest commit that both have."""
+    """Id of the newest commit that `base` and `head` have in common."""
     return _git(folder, "merge-base", "--end-of-options", base, head)
 
 
@@ -142,7 +142,7 @@ def worktree(folder: str, commit: str, place: str) -> Iterator[None]:
 
 
 def changed_lines(folder: str, base: str, head: str) -> dict[str, list[int]]:
-    """For each file of `head` that differs from `base`: the numbers of new lines, and of lines at removed ones."""
+    """For each file of `head` that differs from `base`: the numbers of new lines, and of lines next to removed ones."""
     found: dict[str, list[int]] = {}
     lines: list[int] = []
     for line in _git(folder, *_DIFF, base, head).splitlines():
@@ -162,7 +162,7 @@ def _commit(line: str) -> Commit:
 
 @contextmanager
 def _repository(address: str) -> Iterator[str]:
-    """A folder with all commits: the repository itself if it is on this machine, else a clone without files."""
+    """A folder with all commits: the repository itself if it is on this machine, else a temporary bare clone."""
     if address.startswith(_FILE):
         yield address.removeprefix(_FILE)
         return
@@ -195,7 +195,7 @@ def _unknown(address: str, ref: str) -> NoReturn:
 
 
 def _git(folder: str, *arguments: str) -> str:
-    """The output of git without blanks around it; git never asks for a password."""
+    """Run git, without prompts for passwords; return its output, stripped."""
     git = shutil.which("git")
     if git is None:
         raise EnvironmentUnavailable("there is no git to read repositories with", next_step="install git")

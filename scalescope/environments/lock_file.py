@@ -18,11 +18,11 @@ _HASH = re.compile(r"\s--hash[=\s]\S+")
 
 
 def from_lock(path: Path | str) -> dict[str, str]:
-    """The versions that a file of `pip freeze` or `uv pip compile` pins, by sorted name.
+    """The versions that a file from `pip freeze` or `uv pip compile` pins, by package name, sorted by name.
 
     The version of a package from a repository is `git+ADDRESS@COMMIT`.
 
-    Lines whose marker does not hold for this Python and platform are left out.
+    Lines with markers that do not match this Python and platform are left out.
     """
     pins: dict[str, str] = {}
     for number, line in _lines(Path(path)):

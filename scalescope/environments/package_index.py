@@ -1,4 +1,4 @@
-"""Releases of a package, and the address of its changelog."""
+"""Lists the releases of a package, and finds the address of its changelog."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scalescope.environments.build import Built
 from scalescope.environments.extra_requirements import package_name
 from scalescope.errors import EnvironmentFailed, InvalidField
 
-MAX_RELEASES = 500  # releases listed, the newest first
+MAX_RELEASES = 500  # most releases that are listed: the newest ones
 
 _TIMEOUT_S = 60.0
 _NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VERSION = re.compile(r"^[A-Za-z0-9_.!+-]+$")
 _NO_MORE = "No solution found"
-# Labels of changelogs among project URLs (PyPA's well-known ones, and others in use); the first found counts.
+# Labels of changelogs in a package's project URLs (PyPA's well-known labels, and others in use), by preference.
 _LABELS = ("changelog", "changes", "releasenotes", "whatsnew", "history", "news", "releases")
 
 _READ = """
@@ -44,8 +44,8 @@ class PackageRelease:
 def releases(package: str, *, first: str = "", last: str = "", python_version: str = "") -> tuple[PackageRelease, ...]:
     """The releases of a package that can be installed, oldest first, from version `first` to `last` (empty: all).
 
-    uv cannot list releases, and pip would ask its own index. So uv is asked for the newest, then for the newest before
-    that, and so on: about 0.1 s each. Releases without wheels are left out if others have wheels; yanked ones always.
+    uv cannot list releases, and pip might use another index: uv is asked for the newest release, then for the newest
+    before that, and so on (0.1 s each). Yanked releases are left out, and those without wheels if others have wheels.
     """
     if not _NAME.match(package):
         raise InvalidField("package", package, "the name of a package")
@@ -58,7 +58,7 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
     try:
         found = _walk(package, first, last, [*options, "--no-build"])
     except EnvironmentFailed:
-        found = _walk(package, first, last, options)  # a package without wheels
+        found = _walk(package, first, last, options)  # no release has wheels
     return tuple(PackageRelease(package_name(package), version) for version in reversed(found))
 
 

@@ -1,4 +1,4 @@
-"""Runs uv. The user's settings of uv decide on indexes, proxies and being offline."""
+"""Runs uv, with the user's settings of uv for indexes, proxies and offline use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 1800.0  # seconds; a source distribution may compile for minutes
 
 _SHOWN_LINES = 15
 _SECRET = re.compile(r"(?<=://)[^/\s]*@")
-_HINTS = {  # advice by a text in uv's errors, for errors that are not due to the requirements
+_HINTS = {  # for errors that are not due to the requirements: a text in uv's error -> advice
     "No space left on device": "make room, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
     "authentication credentials": "give uv the credentials of the package index",
     "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
@@ -39,10 +39,10 @@ def run(
 
     Args:
         arguments: Arguments of uv.
-        what: Start of errors, such as "environment dask==2024.8.0 cannot be resolved".
-        next_step: Advice if the request cannot be met.
-        text: Standard input.
-        keep: File descriptors of locks, which uv and its children hold until the last of them ends.
+        what: First words of errors, such as "environment dask==2024.8.0 cannot be resolved".
+        next_step: Advice in the error if uv cannot meet the request.
+        text: Standard input of uv.
+        keep: File descriptors of locks; uv and its children inherit them, and so keep the locks until the last ends.
     """
     command = [executable(), *arguments, "--no-progress", "--color", "never"]
     try:
@@ -52,7 +52,7 @@ def run(
             capture_output=True,
             timeout=TIMEOUT_S,
             pass_fds=keep,
-            # Few variables, as source distributions run their own code; bytecode, or the first trial would compile it.
+            # Pass few variables, as source distributions run their own code. Compile now, not in the first trial.
             env={"UV_COMPILE_BYTECODE": "1", **passed_on()},
             check=False,
         )
@@ -96,12 +96,12 @@ def _error(status: int, stderr: str, what: str, next_step: str) -> EnvironmentFa
 
 
 def redact(text: str) -> str:
-    """The text without users and passwords in addresses."""
+    """The text, with users and passwords removed from addresses."""
     return _SECRET.sub("***@", text)
 
 
 def shorten(text: str) -> str:
-    """The last lines that are not empty, which have the reason."""
+    """The last non-empty lines of uv's output, which tell the reason of an error."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     cut = ["..."] if len(lines) > _SHOWN_LINES else []
     return "\n    ".join(cut + lines[-_SHOWN_LINES:]) or "uv gives no reason"

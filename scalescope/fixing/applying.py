@@ -19,7 +19,7 @@ CHANGED = "has changed since the patch was proven"
 
 
 def write_patch(found: Fix) -> Path:
-    """Write the patch beside the script as NAME.patch, or with a number where there is another file of that name."""
+    """Write the patch next to the script as NAME.patch; if another file has that name, add a number."""
     content, number, path = found.patch.encode(errors="surrogateescape"), 1, found.script.with_suffix(".patch")
     while path.exists() and path.read_bytes() != content:
         number += 1
@@ -79,7 +79,7 @@ def _written(path: Path, before: str, content: bytes) -> Path:
 
 
 def _is_in_git(path: Path) -> bool:
-    """Whether the last commit has the file as it is."""
+    """Whether the last commit contains the file in its present version."""
     git = shutil.which("git")
     asked = (["ls-files", "--error-unmatch"], ["diff", "--quiet", "HEAD"])
     commands = [[str(git), "-C", str(path.parent), *each, "--", path.name] for each in asked]

@@ -1,4 +1,4 @@
-"""Whether two runs of a script did the same, as far as two runs of the original do."""
+"""Compares two runs of a script: they must not differ more than two runs of the original do."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _lines(
 
 
 def close(a: str, b: str) -> bool:
-    """Whether two texts are the same but for the last digits of decimal numbers."""
+    """Whether two texts are equal except for the last digits of decimal numbers."""
     if a == b:
         return True
     if _NUMBER.sub("#", a) != _NUMBER.sub("#", b):
@@ -122,7 +122,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
 def _values(
     originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str], *, fewer: bool
 ) -> None:
-    """Compare what the client got, in any order and at any time."""
+    """Compare the values that the client got, in any order and at any time."""
     known, now = [Counter(each.values) for each in originals], Counter(patched.values)
     always, ever = known[0], known[0]
     for each in known[1:]:
@@ -150,7 +150,7 @@ def _magnitude(text: str) -> tuple[str, list[float]]:
 
 
 def _same_values(a: Path, b: Path) -> bool:
-    """Whether two files hold the same values but for the last digits; files of unknown kinds do not."""
+    """Whether two files hold the same values except for last digits; False for files of unknown kinds."""
     if a.suffix in TEXTS:
         one, other = (each.read_text(errors="replace").splitlines() for each in (a, b))
         return len(one) == len(other) and all(map(close, one, other))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 FILE_BYTES = 16 << 20  # bytes from which a file is linked instead of copied
 FOLDER_FILES, FOLDER_BYTES = 500, 64 << 20  # files and bytes from which a folder is linked as a whole
-WHOLE_BYTES = 512 << 20  # most bytes of a copy; everything after them is linked
+WHOLE_BYTES = 512 << 20  # most bytes copied into a copy; everything after them is linked
 LEFT_OUT = {"__pycache__", "dask-scratch-space", "dask-worker-space"}
 
 

@@ -19,7 +19,7 @@ from scalescope.fixing.copies import Copy, digest
 from scalescope.own_code.process import dying
 from scalescope.own_code.script import records
 
-GUARD = "SCALESCOPE_GUARD"  # variable that the startup of the guarded script reads
+GUARD = "SCALESCOPE_GUARD"  # environment variable that the startup of the guarded script reads
 MAIN = f"{GUARD}_MAIN"  # the startup sets it to the id of the process whose client is watched
 STARTUP = Path(__file__).parent / "startup"
 LOOK_S, MEMORY_S = 0.02, 0.2  # seconds between two looks at the process, and at the memory of its tree
@@ -27,7 +27,7 @@ MOST_TEXT = 20_000_000  # bytes of output that are compared
 
 
 class SideEffect(UsageError):
-    """A script reached beyond its copy: it wrote elsewhere, or connected to another machine."""
+    """A script reached beyond its copy: it wrote files elsewhere, or connected to another machine."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Outcome:
     seconds: float
     peak_bytes: int  # largest resident memory of all its processes together
     lines: tuple[str, ...]  # lines of standard output, without the copy's own path
-    of_tasks: tuple[str, ...]  # lines of its worker processes, in any order
+    of_tasks: tuple[str, ...]  # lines that worker processes printed, in any order
     error: str  # last line of standard error where the status is not 0
     copy: Copy
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
-    values: Mapping[str, int] = field(default_factory=dict)  # number of times that its client got a value, by its text
+    values: Mapping[str, int] = field(default_factory=dict)  # how often the client got each value, by its text
     metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call, by the function's name
 
 
@@ -149,7 +149,7 @@ def run(command: Sequence[str], guarded: Guarded, *, cwd: Path, limit_s: float) 
 
 
 def _watched(process: subprocess.Popen[bytes], guarded: Guarded, until: float) -> int:
-    """Wait for the end; returns the most bytes of memory."""
+    """Wait for the end of the process; returns the peak memory of its tree in bytes."""
     peak, looked = 0, 0.0
     events = guarded.file("events")
     while process.poll() is None:
@@ -173,7 +173,7 @@ def _memory(pid: int) -> int:
 
 
 def _roots(folder: Path) -> list[str]:
-    """Where a script may write: its copies, devices, and folders in which libraries keep what they can make again."""
+    """Where a script may write: its copies, devices, and folders of caches that libraries can make again."""
     home = os.path.expanduser("~")
     kept = [os.path.join(home, ".cache"), os.path.join(home, ".config", "dask"), str(records())]
     return [f"{os.path.realpath(each)}/" for each in (str(folder), *kept)] + ["/dev/", "/proc/"]

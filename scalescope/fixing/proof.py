@@ -17,12 +17,12 @@ from scalescope.model.words import duration, number, plural, size
 from scalescope.remedies.source import Values
 from scalescope.studies.comparison.judge import order
 
-# Numbers of pairs after which the interval is looked at; the first are run in any case
+# Numbers of pairs after which the interval is checked; the first number of pairs is always run
 LOOKS: tuple[int, ...] = (3, 4, 5, 7, 10, 14, 20)
-HOPELESS = 2  # pairs after which a patch is withdrawn if it was faster in none of them
-SAME = 1e-3  # relative difference of two runs of the original on a virtual clock, up to which one pair is enough
-ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, all looks together
-WORTH = 0.95  # ratio of times up to which a patch is offered
+HOPELESS = 2  # pairs after which a patch is withdrawn if it was faster in none
+SAME = 1e-3  # largest relative difference of two runs of the original on a virtual clock with which one pair is enough
+ALPHA = 0.05  # chance, over all looks together, that a patch without effect counts as faster or slower
+WORTH = 0.95  # largest ratio of times with which a patch is offered
 MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
 
 Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`b`)
@@ -42,7 +42,7 @@ class Proof:
     high: float | None = None
     original_bytes: int = 0  # largest memory of all processes together
     patched_bytes: int = 0
-    # What differs between two runs of the original, or what the patched script's client does not get
+    # Differences between two runs of the original, or values that the patched script's client does not get
     not_compared: tuple[str, ...] = field(default_factory=tuple)
     changed: bool = False  # True if it was withdrawn because its results differ
     uses: str = ""  # workers and transferred bytes, if the two scripts differ in them
@@ -74,7 +74,7 @@ def prove(
     run: Callable[[Which], Outcome],  # a run of the original (`a`) or of the patched script (`b`), in a fresh copy
     recorded: Outcome,  # the original, as it was recorded: its results count, its time does not
     *,
-    budget_s: float,  # seconds for all runs; the first pairs are run in any case
+    budget_s: float,  # seconds for all runs; the first pairs are always run
     says: Callable[[str], object] = lambda text: None,
     values: Values = "same",  # values that the patched script's client gets
     virtual: bool = False,  # True: a simulated cluster's clock takes the times, also that of `recorded`
@@ -101,7 +101,7 @@ def prove(
             return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
         if virtual and len(pairs) == 1 and abs(done["a"].seconds / recorded.seconds - 1) <= SAME:
             return _exact(pairs[0], varies)
-        if len(pairs) == 1:  # the fewer looks the budget allows, the less each costs
+        if len(pairs) == 1:  # fewer looks leave more of `ALPHA` for each look
             looks = affordable(budget_s, spent)
             level = sequential.level(ALPHA, looks)
         says(f"pair {len(pairs)}: {duration(pairs[-1][0])} -> {duration(pairs[-1][1])}")
@@ -120,7 +120,7 @@ def prove(
 
 
 def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
-    """The proof if each run takes the same time; memory is not judged, since a simulation's means nothing."""
+    """The proof on a virtual clock, where each run takes the same time; memory of a simulation is not judged."""
     original_s, patched_s = pair
     slower = "it is not faster" if patched_s >= original_s else "it gains less than 5 %"
     reason = slower if patched_s > WORTH * original_s else ""
@@ -128,7 +128,7 @@ def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
 
 
 def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
-    """The numbers of pairs at which to look that the budget allows, if a pair takes so long."""
+    """Numbers of pairs at which to look that the budget allows, if each pair takes `pair_s` seconds."""
     most = int(max(LOOKS[0], min(LOOKS[-1], budget_s / max(pair_s, 1e-9))))
     return tuple(sorted({each for each in LOOKS if each <= most} | {most}))
 

@@ -1,4 +1,4 @@
-"""What became of the findings of a program: patches that are proven, withdrawn, or were not written."""
+"""What became of the findings of a program: patches that were proven, withdrawn or not written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 @dataclass(frozen=True)
 class Tried:
-    """A patch for one finding, and what its proof says."""
+    """A patch for one finding, and the result of its proof."""
 
     code: str  # code of the cause
     finding: str  # line of the finding
@@ -25,7 +25,7 @@ class Tried:
     what: str  # what was changed, as a clause
     diff: str
     proof: Proof
-    why: str = ""  # parts of the seconds that are gone, by the records; empty if these do not say
+    why: str = ""  # parts of the saved seconds, by the records; empty if these do not tell
 
     @property
     def lines(self) -> list[str]:

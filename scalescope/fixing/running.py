@@ -36,12 +36,12 @@ from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 
 SCRIPTS = 5  # time limit of all pairs of a patch, as a multiple of the script's own time, unless the user sets one
-MOST = 6  # most patches that are tried, one after another
+MOST = 6  # most patches that are tried in a row
 LIMIT = 10.0  # time limit of a run, as a multiple of the script's own time
 LEAST_S = 60.0  # seconds that a run may always take
 FEWEST = LOOKS[0]
-PARTS = 3  # most parts of the saved seconds that are named
-SETTING = "setting"  # in place of a rewrite's name, if the finding itself names the value
+PARTS = 3  # most parts of the saved seconds that an answer names
+SETTING = "setting"  # takes the place of a rewrite's name, if the finding itself names the value
 
 Says = Callable[[str], object]
 
@@ -221,7 +221,7 @@ class _Fixing:
         return None
 
     def _versions(self, finding: Finding, reasons: list[str]) -> Iterator[tuple[str, str, _Version]]:
-        """(rewrite, its change in words, version) of each remedy that applies; `reasons` gets why others do not."""
+        """(rewrite, its change in words, version) of each remedy that applies; `reasons` collects why others do not."""
         current = self.current
         if settings := self.subject.settings(finding, current.values):
             yield SETTING, self._told(settings), replace(current, values={**current.values, **settings})

@@ -1,4 +1,4 @@
-"""What is fixed: a script, a module, or a workload at one point; and how a copy of it runs."""
+"""The program to fix (a script, a module, or a workload at one point), and how a copy of it runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Subject:
     root: Path  # folder to copy
     folder: Path  # folder in which the script runs: the root, or one inside
     workload: str = ""  # reference of a workload; empty for a program
-    # Values that a patch may set: of the workload's point, or of a program's environment variables (at first none)
+    # Values that a patch may change: the point of a workload, or environment variables of a program (at first none)
     values: Mapping[str, Scalar] = field(default_factory=dict)
     cluster: ClusterSpec | None = None  # cluster on which a workload is swept; None: a `LocalCluster`
 
@@ -52,7 +52,7 @@ class Subject:
 
     @classmethod
     def asked(cls, asked: FixParameters) -> Subject:
-        """What parameters name, in this Python."""
+        """The subject that parameters name, run by this Python."""
         if bool(asked.script) == bool(asked.workload):
             raise InvalidField("script", asked.script, "either a script or a workload", next_step=NEXT_STEP)
         if asked.workload:
@@ -95,7 +95,7 @@ class Subject:
         return cls(program, file, here, here, reference, point.values, sweep.cluster if cluster else None)
 
     def settings(self, finding: Finding, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        """Values other than these that a finding advises: of axes for a workload, of variables for a program."""
+        """Values advised by a finding that differ from the given ones: axes of a workload, variables of a program."""
         if self.workload:
             advised = finding.gain.change if finding.gain else {}
             return {name: value for name, value in advised.items() if name in values and values[name] != value}
@@ -106,7 +106,7 @@ class Subject:
         return self.workload or self.program.name
 
     def at(self, copy: Path, values: Mapping[str, Scalar], environ: Mapping[str, str], store: str = "") -> Program:
-        """The program in a copy of its root, with these values; `store`: that of a sweep."""
+        """The program in a copy of the root folder, with these values; `store` is the address for a sweep."""
         program, folder = self.program, copy / self.folder.relative_to(self.root)
         if self.workload:
             swept = [json.dumps(self.cluster.written), store] if self.cluster else []
@@ -121,7 +121,7 @@ class Subject:
 
     @property
     def words(self) -> list[str]:
-        """How the command line names it."""
+        """Words that name the subject on the command line."""
         if self.workload:
             axes = [word for name, value in self.values.items() for word in ("-a", f"{name}={value}")]
             return ["-w", self.workload, *(self.cluster.words if self.cluster else ()), *axes]
@@ -129,7 +129,7 @@ class Subject:
 
     @property
     def virtual(self) -> bool:
-        """Whether a simulated cluster's clock takes the times."""
+        """Whether times come from the clock of a simulated cluster."""
         return self.cluster is not None and not self.cluster.real_time
 
     def sweep(self, values: Mapping[str, Scalar]) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class Subject:
         return [f"{'-a ' if self.workload else ''}{name}={value}" for name, value in values.items()]
 
     def difference(self, before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> str:
-        """Changed values, as a diff shows them."""
+        """Changed values in the form of a diff."""
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         old = self.written({name: before[name] for name in changed if name in before})
         return "".join(
@@ -153,7 +153,7 @@ class Subject:
 
 
 def _module(name: str, folder: Path) -> Path:
-    """The file of a module of this folder, or that of `__main__` of a package."""
+    """The file of a module in this folder, or of a package's `__main__`."""
     place = folder.joinpath(*name.split("."))
     found = [each for each in (place.with_suffix(".py"), place / "__main__.py") if each.is_file()]
     if not found:

@@ -1,4 +1,4 @@
-"""What the sweep of a workload in a copy left: its trial, with the time on the cluster's clock, and its causes."""
+"""Results of the sweep of a workload in a copy: its trial, with the time on the cluster's clock, and its causes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def address(guarded: Guarded) -> str:
 
 
 def trial_of(guarded: Guarded) -> tuple[Trial, Sequence[Finding], Account]:
-    """The valid trial, the findings about it, and what its thread-seconds paid for."""
+    """The valid trial, the findings about it, and the account of its thread-seconds."""
     with Store.open(address(guarded)) as store:
         run = store.run()
         (trial,) = run.trials

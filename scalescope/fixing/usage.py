@@ -9,7 +9,7 @@ from scalescope.analysis.cost import DEFAULT, Prices
 from scalescope.model.trial import Trial
 from scalescope.model.words import duration, number, size
 
-NETWORK = 100e6  # bytes/s between hosts of a cluster: transfers within this machine are faster than those it stands for
+NETWORK = 100e6  # bytes/s between the hosts of a real cluster, as transfers between processes of one machine are faster
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Usage:
         return cls(sum(each.point.workers for each in trials), int(transferred))
 
     def words(self, after: Usage) -> str:
-        """What changes, as parts of a sentence; empty if nothing does."""
+        """Differences to a later version, as parts of a sentence; empty if there are none."""
         parts = []
         if after.workers != self.workers:
             parts.append(f"workers {self.workers:,} -> {after.workers:,}")
@@ -37,8 +37,8 @@ class Usage:
     def dearer(self, after: Usage, before_s: float, after_s: float, prices: Prices) -> str:
         """Why a faster version costs more than it gains; empty if it does not.
 
-        Bytes are compared with the seconds that are gained, at the speed of a network (`NETWORK`); workers only where a
-        price table says what an hour of one costs.
+        Additional bytes count as seconds on a network (`NETWORK`), compared with the seconds gained. Workers count only
+        if a price table has the price of a worker hour.
         """
         more = after.transferred_bytes - self.transferred_bytes
         if more / NETWORK > before_s - after_s:

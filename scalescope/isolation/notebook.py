@@ -13,7 +13,7 @@ from scalescope.isolation.result import Isolation
 from scalescope.model.words import plural
 from scalescope.report.table import markdown_text
 
-# Most trials of the first run that are shown; the smallest and the largest are kept.
+# Most trials of the first run that are shown, among them the smallest and the largest.
 SEEN_SHOWN = 12
 
 

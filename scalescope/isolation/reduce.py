@@ -31,7 +31,7 @@ Move = Callable[[T], tuple[str, T] | None]
 class Number(Generic[T]):
     """A number that can be made smaller."""
 
-    name: str  # its name in the notebook
+    name: str  # name of the number in the notebook
     read: Callable[[T], int | None]  # the number in a state; None if the state does not have it
     write: Callable[[T, int], T]
     least: Callable[[T], int]  # the smallest number allowed in a state
@@ -123,7 +123,7 @@ class _Reducer(Generic[T]):
         good = number.read(self.state)
         if good is None or good <= (least := number.least(self.state)):
             return
-        if number.write(self.state, good - 1) in self._known:  # already bisected, and nothing has changed since
+        if number.write(self.state, good - 1) in self._known:  # already bisected, and nothing else was removed since
             return
         if self._try(f"{number.name} {good:,} → {least:,}", number.write(self.state, least)):
             return
@@ -136,7 +136,7 @@ class _Reducer(Generic[T]):
                 bad = middle
 
     def _try(self, words: str, state: T) -> bool:
-        if state in self._known:  # a known state that shows the symptom is not smaller than the present one
+        if state in self._known:  # known to lose the symptom, or not smaller than the present state
             return False
         if reason := self.spent(len(self.steps)):
             raise _BudgetUsedUp(reason)

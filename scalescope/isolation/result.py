@@ -23,7 +23,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Isolation:
-    """The smallest trial that still shows a symptom, and the way to it."""
+    """The smallest trial that still shows a symptom, and the steps that led to it."""
 
     run_id: str  # run in which the symptom was seen
     sweep: Sweep

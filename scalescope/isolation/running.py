@@ -38,7 +38,7 @@ from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
-WHAT = "result"  # name in errors of the folder that is written
+WHAT = "result"  # name that errors give the folder to write
 NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Isolated:
     isolation: Isolation
     reproducer: Reproducer
     confirmation: Confirmation | None  # None without a script
-    folder: str  # a path from the root, or an address
+    folder: str  # absolute path, or address
     files: tuple[str, ...] = ()
 
     @property

@@ -47,7 +47,7 @@ _OWN = {
 }
 KINDS: Table[type[ClusterSpec]] = Table("scalescope.clusters", _OWN, _kind)
 
-OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
+OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, even if the machine is busy
 # Options that ask for Dask's adaptive scaling
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
 
@@ -78,21 +78,21 @@ CUDA_OPTIONS = Text(
 class ClusterSpec:
     """Base of all specifications: a frozen dataclass whose fields are declared parameters."""
 
-    kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
-    title: ClassVar[str] = ""  # its name in forms, and the name of its Prefect block
-    implementation: ClassVar[str] = ""  # its class (`scalescope.clusters.base.Cluster`), as module:name
-    reaper: ClassVar[str] = ""  # remover of its leases (`scalescope.clusters.reaping.Reaper`); empty: it writes none
-    reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system tells which resources other hosts left
+    kind: ClassVar[str] = ""  # name of the kind, in sweeps and on the command line
+    title: ClassVar[str] = ""  # name in forms, and of the Prefect block
+    implementation: ClassVar[str] = ""  # class of the cluster (`scalescope.clusters.base.Cluster`), as module:name
+    reaper: ClassVar[str] = ""  # remover of leases (`scalescope.clusters.reaping.Reaper`); empty: the kind writes none
+    reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if resources that other hosts left can be found
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
     extra: ClassVar[str] = ""  # extra of Scalescope that installs `packages`; may be empty
-    packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
+    packages: ClassVar[tuple[str, ...]] = ()  # modules that the kind needs besides distributed
     max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
     real_time: ClassVar[bool] = True  # True if trials take real time; else the clock is virtual
     here: ClassVar[bool] = False  # True if all workers are on this machine, so that they cost nothing but time
     # True if workers share processes, so that measurements say nothing about tasks that compute
     shares_processes: ClassVar[bool] = False
     proven: ClassVar[bool] = True  # True if it was ever run on a real system; else it has no Prefect block
-    hold_s: ClassVar[float] = 0.0  # most seconds that workers which have arrived wait for others
+    hold_s: ClassVar[float] = 0.0  # most seconds that workers which arrived early wait for the others
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):
@@ -126,7 +126,7 @@ class ClusterSpec:
         return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
 
     def notes(self, threads_per_worker: int) -> list[str]:
-        """Sentences about fields that contradict each other."""
+        """Sentences that name fields which contradict each other."""
         return []
 
     @property
@@ -149,11 +149,11 @@ class ClusterSpec:
         return threads
 
     def held_worker_s(self, workers: int) -> float:
-        """Most worker-seconds that early workers spend waiting for the last one."""
+        """Upper bound of the worker-seconds that early workers spend waiting for the last one."""
         return (workers - 1) * self.hold_s
 
     def priced_as(self) -> tuple[str, ...]:
-        """Names under which a price table may list it; the highest price counts."""
+        """Names under which a price table may list this cluster; the highest price counts."""
         return (self.kind,)
 
     @property
@@ -186,7 +186,7 @@ class ClusterSpec:
         """Raise `InvalidField` for a point that this cluster can never have."""
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Raise `ClusterError` if even the empty system lacks room for these (workers, threads of each)."""
+        """Raise `ClusterError` if even the empty system lacks room for these points (workers, threads of each)."""
 
     def to_mapping(self) -> dict[str, Any]:
         given = asdict(self).items()

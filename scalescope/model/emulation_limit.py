@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
-TOLERANCE = 0.10  # largest share of a task's duration that emulating all workers at once may add
-BEYOND = "beyond what this host can emulate"  # begins the reason why such a trial does not count
+TOLERANCE = 0.10  # most time that emulating all workers at once may add to a task, as a share of its duration
+BEYOND = "beyond what this host can emulate"  # start of the reason why such a trial does not count
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class EmulationLimit(Mapped):
     tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
-        """Seconds of the shortest tasks with which this host can emulate so many workers."""
+        """Seconds of the shortest tasks with which this host can emulate this many workers."""
         return workers * self.seconds_per_task / self.tolerance
 
     def sentence(self, workers: int) -> str:

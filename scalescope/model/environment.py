@@ -24,7 +24,7 @@ _PYTHON = re.compile(r"^python==(\d+)\.(\d+)(\.\d+)?$")
 _CLAUSE = r"(?:===|[=!<>~]=|[<>])[A-Za-z0-9_.!+*-]+"
 _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[([A-Za-z0-9._,-]*)\])?"
 _REQUIREMENT = re.compile(rf"^{_NAME}({_CLAUSE}(?:,{_CLAUSE})*)?$")
-# A checkout, or an address without user and password, and a reference: a commit, a tag or a branch
+# A folder, or an address without user and password; then a reference: a commit, a tag or a branch
 _HOST = r"[\w.-]+(?::\d+)?/"
 _PLACE = rf"((?:~|\.{{0,2}})/[^\s@#?]*|git\+(?:https://{_HOST}|ssh://(?:[\w.-]+@)?{_HOST}|file:///)[^\s@#?]+)"
 _FROM_REPOSITORY = re.compile(rf"^{_NAME}@{_PLACE}(?:@(\w[^\s@#?]*))?$")
@@ -43,8 +43,8 @@ class RepositoryRequirement:
 class Environment:
     """The software that a trial runs with. Make one with `parse`."""
 
-    # The canonical text form without the name: equal for the same environment, however it was written. Empty for the
-    # present one.
+    # The canonical text form without the name: the same environment has the same text, however it was written. Empty:
+    # the present environment.
     text: str = ""
     name: str = ""  # the user's name for it; may be empty, and is no part of its identity
     python: str = ""  # path of the interpreter by which the environment was named; else empty
@@ -123,7 +123,7 @@ def _requirement(text: str, token: str, where: str) -> str:
 
 
 def split_repository(requirement: str) -> RepositoryRequirement | None:
-    """The parts of `NAME@git+ADDRESS@REF` or `NAME@FOLDER@REF`; None if it is no such requirement."""
+    """The parts of `NAME@git+ADDRESS@REF` or `NAME@FOLDER@REF`; None for other requirements."""
     match = _FROM_REPOSITORY.match(requirement)
     if match is None:
         return None

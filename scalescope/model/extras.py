@@ -1,4 +1,4 @@
-"""Command that installs an extra of Scalescope from the source of the installed package, which may be no index."""
+"""Command that installs an extra of Scalescope, from wherever the installed package came (an index or a folder)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ NONE = "none"  # the value of the axis at which nothing is broken
 # Default seconds from the start of the workload's call to the fault; seconds for which temporary faults last
 AFTER_S, LASTS_S = 1.0, 3.0
 KINDS = ("kill-worker", "pause-worker", "steal-cpu")
-# Faults that people ask for, and why there is none
+# Faults that people ask for but that do not exist, and the reason
 NOT_POSSIBLE = {
     "delay-network": "only root can slow down the network between hosts",
     "fill-disk": "other programs use the same disk",

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The known names as text, with the one that the user probably meant."""
+    """The known names as text, followed by the one that the user probably meant."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""

@@ -24,10 +24,10 @@ ALL_ROUNDS = "tasks of the stage in all rounds"
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
 
-BEYOND_CORES = "threads for which the host has no core"  # evidence that makes a finding of any code limit trust
+BEYOND_CORES = "threads for which the host has no core"  # name of evidence that makes a finding of any code limit trust
 PROBABLY = "Probably: "  # begins the summary of an unsure first cause, which also names the second cause
 UNSURE = 0.6  # confidence below which a first cause is unsure
-PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times which a busy host makes doubtful
+PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times made doubtful by a busy host
 
 
 class Severity(StrEnum):
@@ -54,7 +54,7 @@ class Evidence:
 
     what: str  # the quantity in words, with its unit
     value: float | int | str
-    source: str  # record, table or rule that it comes from
+    source: str  # record, table or rule from which the number was read
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Patch(Mapped):
     """A remedy that `scalescope fix` wrote and tried."""
 
     diff: str  # diff of files, or of settings
-    proof: str  # what the runs with and without it say, without a full stop
+    proof: str  # result of the runs with and without the patch, without a full stop
     proven: bool
 
 
@@ -113,7 +113,7 @@ class Finding(Mapped):
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
     place: Place | None = None  # line to look at, or to change; None: unknown
-    patch: Patch | None = None  # None: none was tried
+    patch: Patch | None = None  # patch that was tried; None: none was
 
     @property
     def fix(self) -> str:
@@ -131,7 +131,7 @@ class Finding(Mapped):
         return self.code in LIMITS_OF_TRUST or any(each.what == BEYOND_CORES for each in self.evidence)
 
     def perhaps(self) -> Finding:
-        """A copy for times that prove nothing: `PERHAPS` precedes the summary, and severity is medium at most."""
+        """A copy for times that prove nothing: the summary begins with `PERHAPS`, and severity is at most medium."""
         severity = Severity.MEDIUM if self.severity is Severity.HIGH else self.severity
         return replace(self, severity=severity, summary=PERHAPS + self.summary.removeprefix(PERHAPS))
 

@@ -16,11 +16,11 @@ class LargePart(Mapped):
     """The largest thing in one layer of a graph."""
 
     graph_nbytes: int  # bytes of the whole graph, as it was sent
-    layer: str  # common start of the keys of its tasks, such as `load`
-    what: str  # its name, such as "argument `table`"
-    kind: str  # its type and shape, such as `numpy.ndarray (1000, 1000)`
-    nbytes: int  # bytes of all its copies together
-    calls: int  # calls of the function whose arguments hold it, or a copy of it
+    layer: str  # common start of the keys of the layer's tasks, such as `load`
+    what: str  # name of the part, such as "argument `table`"
+    kind: str  # type and shape of the part, such as `numpy.ndarray (1000, 1000)`
+    nbytes: int  # bytes of all copies of the part together
+    calls: int  # calls of the function whose arguments hold the part or a copy of it
     where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
     again: bool = False  # True if an earlier graph carried the same object
     tasks: int = 0  # tasks of the graph as it was sent, without those of blockwise layers; 0 when unknown

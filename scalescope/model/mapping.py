@@ -52,7 +52,7 @@ def from_mapping(cls: type[T], data: object, where: str = "") -> T:
 
 
 def differing(instance: Any) -> dict[str, Any]:
-    """The fields whose values are not the default, by name; only these enter an identity such as a point's id."""
+    """Fields that differ from their defaults, by name; only these enter an identity such as a point's id."""
     kind: Any = type(instance)
     defaults = _defaults(kind)
     values = {each.name: getattr(instance, each.name) for each in fields(instance)}
@@ -81,7 +81,7 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def read(hint: Any, value: Any, where: str) -> Any:
-    """Read a value of this type; raises `InvalidField` if it has another one."""
+    """Read a value of this type; raises `InvalidField` if the value has another type."""
     if hint is Any or type(value) is hint:
         return value
     origin, inner = _parts(hint)

@@ -14,7 +14,7 @@ from scalescope.model.mapping import Mapped
 
 
 class Combine(StrEnum):
-    """Way in which the values of repeats become one."""
+    """How the values of repeats become one value."""
 
     MEDIAN = "median"
     LOWER_MEDIAN = "lower median"  # median of counts, always a measured number
@@ -44,7 +44,7 @@ class Metric:
     legend: str = ""  # explains the title below a table
     rank: int | None = None  # rank in the table of points; None: not shown. A narrow table drops the highest first
     combine: Combine = Combine.MEDIAN
-    interval: bool = False  # its mean is shown with a 95 % interval
+    interval: bool = False  # True if the mean is shown with a 95 % interval
     larger_is_better: bool = False  # True if a larger value is better, for `compare`
     term: str = ""  # entry in the glossary of a report; empty: none
     name: str = ""  # the name of the field
@@ -80,7 +80,7 @@ PARTS: Mapping[str, WorkerTimePart] = {
 }
 
 WORKER_TIME = tuple(PARTS)
-OTHER_CLUSTER = "other_cluster"  # the part that no cause explains
+OTHER_CLUSTER = "other_cluster"  # the part of worker time that no cause explains
 WORKING = ("busy", "actors")  # parts in which a worker did what the user wanted
 
 
@@ -290,7 +290,7 @@ class Metrics(Mapped):
             term="Longest path",
         ),
     ] = None
-    # the prefixes with most work; over repeats, those of the trial of median work
+    # the prefixes with most work; for several repeats, those of the trial with median work
     work_by_prefix: Mapping[str, PrefixWork] | None = None
     erred_tasks: Annotated[
         float | None, Metric("Computations of tasks that raised an error.", Unit.TASKS, "erred tasks")
@@ -358,7 +358,7 @@ class Metrics(Mapped):
     # the part `busy` divided into `GPU_PARTS`, in thread-seconds; None without GPUs
     gpu_time_s: Mapping[str, float] | None = None
     gpu_by_prefix: Mapping[str, PrefixGpu] | None = None
-    # the part `busy` divided into `BUSY_PARTS`, in thread-seconds; None where workers did not tell
+    # the part `busy` divided into `BUSY_PARTS`, in thread-seconds; None if workers did not report them
     busy_time_s: Mapping[str, float] | None = None
     busy_by_prefix: Mapping[str, PrefixBusy] | None = None  # the prefixes with most busy time
 

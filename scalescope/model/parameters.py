@@ -44,7 +44,7 @@ class Parameter:
     schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes
     metavar: str = ""  # placeholder for its value in help texts, such as `NAME=VALUES`
-    syntax: str = ""  # its form on the command line, a name of `scalescope.cli.options`; empty: by its type
+    syntax: str = ""  # form on the command line, a name of `scalescope.cli.options`; empty: given by the type
     written: Any = None  # type of what people write, if the field holds another
     default: Any = None  # default as people write it, if the field holds another
     # checks and converts what people wrote; its arguments are the name for errors and the value. None: by the type
@@ -55,7 +55,7 @@ class Parameter:
 class Declared:
     """A parameter: its declaration, and the field that it annotates."""
 
-    name: str  # its name in Python and YAML
+    name: str  # name in Python and YAML
     type: Any  # type of what people write, such as `int` or `float | None`
     required: bool  # True if a value must be given
     about: Parameter
@@ -127,7 +127,7 @@ def declared(cls: type) -> tuple[Declared, ...]:
     return found
 
 
-@cache  # a function of its own, since mypy holds no class for hashable
+@cache  # a separate function, since mypy holds no class for hashable
 def _declared(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []

@@ -22,5 +22,5 @@ class PartitionCall(Mapped):
     items: int | None  # items divided, such as rows; None if unknown before the work runs
     partitions: int
     shape: tuple[int, ...] = ()  # elements of an array along each axis; empty if it is no array, or unknown
-    chunk: tuple[int, ...] = ()  # elements of its largest chunk along each axis
-    nbytes: int | None = None  # bytes of the text files that it reads; 0 if it cannot cut them, None if unknown
+    chunk: tuple[int, ...] = ()  # elements of the array's largest chunk along each axis
+    nbytes: int | None = None  # bytes of the text files that the call reads; 0 if it cannot cut them, None if unknown

@@ -19,15 +19,15 @@ class RecordedTask:
     """One task of a recorded graph."""
 
     stage: int  # number of its task group
-    seconds: float  # seconds of computing; for a task that sends tasks, only those after their end
-    needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
-    allowed: int = 0  # number of workers to which a restriction confined it; 0: any may run it
-    submission: int = 0  # number of the submission that it came with
-    nbytes: int = 0  # size of its result
-    scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
-    sends: RecordedGraph | None = None  # graph that it sends itself, and waits for
-    secedes: bool = False  # True if it gives up its thread meanwhile
-    # seconds of the first attempt of a shuffle's output, on any worker, which tells where the output must run
+    seconds: float  # seconds of computing; for a task that sends tasks, only the seconds after the last of these ended
+    needs: tuple[int, ...] = ()  # numbers of the tasks whose results this task needs; all smaller than its own number
+    allowed: int = 0  # number of workers to which a restriction confined the task; 0: any worker may run it
+    submission: int = 0  # number of the submission with which the task came
+    nbytes: int = 0  # bytes of the task's result
+    scattered: tuple[int, ...] = ()  # numbers of the scattered data that this task needs
+    sends: RecordedGraph | None = None  # graph that the task itself sends, and waits for
+    secedes: bool = False  # True if the task gives up its thread while it waits for `sends`
+    # seconds of the first attempt at a shuffle's output; it may be on any worker, and tells where the output must run
     first_s: float = 0.0
 
 
@@ -43,9 +43,9 @@ class ScatteredData:
 class Submission:
     """One `submit`, `map` or `compute` of a client."""
 
-    after: int = -1  # the submission for whose results the client may have waited; -1: none
-    # Seconds before this submission, since those results or the previous submission, whichever is later: the client's
-    # own work, and its waits for the cluster. Time that nothing explains counts as work.
+    after: int = -1  # number of the submission for whose results the client may have waited; -1: none
+    # Seconds before this submission, from those results or the previous submission, whichever is later: `pause_s` of
+    # the client's own work, `waited_s` of its waits for the cluster. Unexplained time counts as work.
     pause_s: float = 0.0
     waited_s: float = 0.0
     after_all: bool = False  # True if all submissions before it had ended
@@ -58,13 +58,13 @@ class RecordedGraph:
     stages: tuple[str, ...]  # prefix of each task group
     tasks: tuple[RecordedTask, ...]  # tasks ordered by submission, then by start
     submissions: tuple[Submission, ...] = (Submission(),)  # submissions in their order
-    # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all
+    # share of each stage's seconds in which its threads were on a core, 1 if unknown; empty: unknown for all
     cpu: tuple[float, ...] = ()
     gathered: bool = True  # True if the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
     shares_cores: bool = False  # True if tasks slow down while a worker computes more of them than it has threads
-    window: int = 0  # tasks that the client kept running, by sending one for each that ended; 0: it did not
+    window: int = 0  # tasks that the client kept running, by sending one whenever one ended; 0: it did not
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
         """The graph after `change` of the graph itself and of all graphs that its tasks send."""

@@ -14,37 +14,37 @@ Columns: TypeAlias = dict[str, Any]  # an `array.array` of numbers or a list of 
 
 TASKS: dict[str, str] = {
     "key": "str",  # the task's key, as text
-    "prefix": "str",  # its task prefix (`inc`), by dask's own rule
-    "group": "str",  # its task group (`inc-1234`), by dask's own rule
+    "prefix": "str",  # task prefix (`inc`), by dask's own rule
+    "group": "str",  # task group (`inc-1234`), by dask's own rule
     "worker": "str",  # address of the worker that ran this attempt; empty when no worker did
     "thread": "q",  # thread identifier on that worker; 0 when unknown
-    "assigned": "d",  # time of its assignment to a worker; 0 if there was none
+    "assigned": "d",  # time at which the task was assigned to a worker; 0 if it never was
     "start": "d",  # time at which its computation began; 0 if it never began
     "stop": "d",  # time at which its computation ended
     "done": "d",  # time at which the scheduler learnt of the end
-    "transfer": "f",  # seconds spent fetching its inputs, on that worker, for this task
-    "deserialize": "f",  # seconds spent deserialising it
+    "transfer": "f",  # seconds spent fetching inputs, on that worker, for this task
+    "deserialize": "f",  # seconds spent deserialising the task
     "disk_read": "f",  # seconds spent reading spilled inputs
     "disk_write": "f",  # seconds spent spilling
     "nbytes": "q",  # size of the result in bytes
     "span": "d",  # longest dependency path that ends with this task, by computation, in seconds
     "runnable": "d",  # time at which all its dependencies were in memory
     "status": "b",  # 0 finished, 1 erred, 2 attempt lost (worker died or task was released)
-    "retries": "b",  # earlier tries, on a worker that died or with an error
-    "allowed": "i",  # workers to which a restriction confines it; 0 when every worker may run it
+    "retries": "b",  # earlier attempts that ended with an error or a dead worker
+    "allowed": "i",  # number of workers to which a restriction confines the task; 0 when every worker may run it
     "graph": "q",  # number of the row in `graphs` with which it came, from 1; 0 when unknown
 }
 
-# One row per dependency: the row in `tasks` of the attempt that ended, and that of the finished attempt whose result it
-# needed. Results from before the trial have no row.
+# One row per dependency: the row in `tasks` of an attempt that ended, and the row of the finished attempt whose result
+# it needed. Results from before the trial have no row.
 DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
 
 # Submissions of clients: one row per `submit`, `map` or `compute`.
 GRAPHS: dict[str, str] = {
-    "time": "d",  # time at which the scheduler received it
-    "seconds": "d",  # seconds that the scheduler needed to take it in
-    "client": "str",  # id of the client that sent it; begins with `NESTED` inside a task
-    "task": "str",  # key of the task that sent it; empty when none did
+    "time": "d",  # time at which the scheduler received the graph
+    "seconds": "d",  # seconds that the scheduler needed to take in the graph
+    "client": "str",  # id of the client that sent the graph; begins with `NESTED` inside a task
+    "task": "str",  # key of the task that sent the graph; empty when no task did
     "tasks": "q",  # tasks in the graph
     "nbytes": "q",  # bytes of the graph as it was sent; 0 when unknown
 }
@@ -55,13 +55,13 @@ WORKERS: dict[str, str] = {
     "host": "str",
     "nthreads": "i",
     "memory_limit": "q",  # bytes; 0: no limit
-    "cores": "i",  # cores that its process may use; 0: unknown
-    "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
+    "cores": "i",  # cores that the worker's process may use; 0: unknown
+    "process_threads": "i",  # threads of the worker's process when the trial had ended, including those of libraries
     "pool_threads": "i",  # threads that a library (BLAS, OpenMP) starts there for one call; 0: unknown
-    "core_wait_s": "f",  # seconds for which its threads of tasks waited for a core; 0: none, or unknown
+    "core_wait_s": "f",  # seconds for which the worker's threads of tasks waited for a core; 0: none, or unknown
     "joined": "d",
-    "left": "d",  # 0: it has not left
-    "reason": "str",  # reason of its departure
+    "left": "d",  # time at which the worker left; 0: it has not left
+    "reason": "str",  # reason why the worker left
 }
 
 # Memory of processes in bytes; since the last sample, busy cores and seconds of full garbage collections. `worker` is
@@ -88,11 +88,11 @@ GPU: dict[str, str] = {
     "worker": "str",
     "gpu": "str",  # identity of the card, which workers may share
     "time": "d",
-    "utilisation": "f",  # part of NVML's last sampling period in which a kernel ran, from 0 to 1
+    "utilisation": "f",  # share of NVML's last sampling period in which a kernel ran, from 0 to 1
     "memory": "q",  # bytes in use on the card, by any process
     "prefix": "str",  # prefix of the task that ran; empty if none ran
     "doing": "str",  # state of its thread, by its stack: `copying`, `loading`, or empty
-    "cpu": "f",  # part of the time since the last sample that the thread was on a core
+    "cpu": "f",  # share of the time since the last sample in which the thread was on a core
 }
 # Samples of tasks by the workers' profilers (every 10 ms), by prefix. Rare stacks lack their innermost frames; the row
 # without a stack counts samples of unknown stack. A stack is its frames, the outermost first, joined by `;`:
@@ -102,7 +102,7 @@ INSIDE: dict[str, str] = {"prefix": "str", "stack": "str", "samples": "q"}
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # Structured events; the message is JSON. Among them, by topic:
-# - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like
+# - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` or similar
 # - `task-erred`: `{"key", "worker", "exception", "call"}`; `call` as `load(7)`, empty where it is not known
 # - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one
 # - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
@@ -110,17 +110,17 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   A `what` of Prefect's own is no wait: see `scalescope.capture.waits`
 # - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and tasks that were released
 #   before their end, for example because their futures were dropped
-# - `again`: `{"prefix", "step", "first", "tasks", "seconds", "calls"}`: tasks of `prefix`, of 50 ms and more, into
-#   which Dask fused a `step` that tasks of the prefix `first` had done before under other keys; or that have random
-#   keys, and function (`step`) and arguments of a task before them, of so many different `calls` (otherwise 0)
+# - `again`: `{"prefix", "step", "first", "tasks", "seconds", "calls"}`: tasks of `prefix` (50 ms or
+#   longer) that repeated work. Either Dask fused into them a `step` that tasks of the prefix `first` had already done
+#   (`calls` is 0); or they have random keys, and repeat calls of a function `step` (`calls` different ones)
 # - `same-call`: `{"prefix", "call", "arguments", "where", "samples", "reading", "tasks", "processes", "seen"}`: a call
 #   with equal arguments in `tasks` of the `seen` tasks of a prefix, at a line of the user's code; the number of samples
 #   of the workers' profilers in it (`reading`: in which it read something), and the number of workers
 # - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: one piece of scattered data: how many workers had
 #   it at first, one of them (none if it was there before the trial), and the rows of `tasks` that needed it. Many rows
 #   take several events of the same number
-# - `task-waits`: `{"row", "waits"}`: begin and end of each wait of this task since it sent tasks or gave up its thread,
-#   and whether it held its thread
+# - `task-waits`: `{"row", "waits"}`: begin and end of each wait of this task after it sent tasks or gave up its thread,
+#   and whether the task held its thread
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
 #   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
 # - `stealing`, and whatever the workload logs
@@ -135,13 +135,13 @@ LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "s
 # The thread that ran the workload, by samples of its stack, without a gap from the call to its return.
 CLIENT: dict[str, str] = {
     "time": "d",  # time at which the row begins
-    "seconds": "d",  # seconds until the next row, or the return
+    "seconds": "d",  # seconds until the next row, or until the workload returned
     "where": "str",  # innermost line of the user's own code, `my_job.py:61 prepare`; empty when unknown
     "what": "str",  # function called at that line, `time.sleep`; empty for the code itself
-    "waits": "b",  # 1 while it only waited for the cluster, or for another one
+    "waits": "b",  # 1 while the client only waited for the cluster, or for another cluster
 }
 
-NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
+NESTED = "Client-worker-"  # start of the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
 SAME_CALL = "same-call"  # topic of events: a call that tasks make with equal arguments, and that reads something
@@ -160,7 +160,7 @@ JOBLIB = "joblib"  # value of the column `what`: joblib computed without the clu
 PAST_THE_CLUSTER = (LOCAL, JOBLIB)
 OTHER_CLUSTER = "other-cluster"  # value of the column `what`: a wait or call for another cluster
 ONCE = (IMPORT, FLOW)  # values of the column `what` that cost the same for any amount of work
-# Faults on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
+# Faults on purpose: kind (`scalescope.model.fault`), address of the worker if any, begin and end.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
 
 # Columns per table; a type is an `array.array` type code, or `str`.

@@ -23,7 +23,7 @@ def read_mapping(spec: object, name: str) -> None:
 
 
 def check_variables(secrets: Mapping[str, object]) -> None:
-    """Refuse values that are no names of variables; from then on, the values of these variables are secret."""
+    """Refuse values that are no names of environment variables; from now on, the contents of these are secret."""
     for name, variable in secrets.items():
         if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_]\w*", variable):
             raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "the name of an environment variable")
@@ -43,7 +43,7 @@ def refuse_secrets(field: str, value: Mapping[str, Any], next_step: str) -> None
 
 
 def secret_values(secrets: Mapping[str, str], block: str) -> dict[str, str]:
-    """The values of the variables by the names of the secrets; `block` is the Prefect block that keeps values."""
+    """Contents of the variables, by name of the secret; `block` is the Prefect block that keeps contents."""
     missing = [variable for variable in secrets.values() if variable not in os.environ]
     if missing:
         raise UsageError(

@@ -40,11 +40,11 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
 def read(
     spec: type[Any],  # a specification of clusters
     found: Mapping[str, tuple[Any, str]],  # values and origins by key
-    # fields by key: the first field that the kind has counts; of several keys for a field, the first counts
+    # fields that each key may set: the first that the kind has; of several keys for one field, the first counts
     names: Mapping[str, tuple[str, ...]],
-    reasons: Mapping[str, str],  # reasons why other keys are left out; {} becomes the value
+    reasons: Mapping[str, str],  # by key, the reason why it is left out; {} becomes the value
     *,
-    unknown: str,  # reason why all others are left out
+    unknown: str,  # reason why any other key is left out
     convert: Callable[[str, Any], Any],  # (key, value) to the value of the field
 ) -> SiteConfig:
     """The fields that a section of the configuration sets; a value that its field does not allow is left out."""
@@ -73,7 +73,7 @@ def _accepted(spec: type[Any], name: str, value: Any) -> tuple[Any, dict[str, st
     kept: list[Any] = []
     refused: dict[str, str] = {}
     for part in value if several else (value,):
-        try:  # jobs of some systems must say how much memory they need
+        try:  # some kinds require `memory_mb`
             kept.append(getattr(spec(**{"memory_mb": 1, name: (part,) if several else part}), name))
         except InvalidField as error:
             refused[str(part) if several else ""] = f"{name}: expected {error.allowed}"

@@ -1,7 +1,7 @@
-"""An append-only file of raw records: how they travel from a trial to whoever analyses it.
+"""An append-only file of raw records, in which they travel from a trial to the process that analyses it.
 
-A chunk holds rows of one table: a msgpack mapping of `table`, `rows` and `columns`. The task recorder packs its own on
-the scheduler (`scalescope.capture.recorder`); its chunks stay unchanged. A column is one of these lists, with buffers
+A chunk holds rows of one table: a msgpack mapping of `table`, `rows` and `columns`. The task recorder packs its chunks
+on the scheduler (`scalescope.capture.recorder`); they stay unchanged. A column is one of these lists, with buffers
 that zlib compressed (its checksum detects damage) and little-endian numbers:
 
 | column | list |

@@ -1,4 +1,4 @@
-"""Tasks that stood still when a trial reached its time limit, by the line of code at which they are."""
+"""Tasks that stood still when a trial reached its time limit, by the line of code that they were at."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from scalescope.model.words import number
 STANDSTILL = "standstill"  # fact of a trial that was stopped at its time limit: a `Standstill`
 STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
 NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
-ASKS_FOR = f"{NO_WORKER}: it asks for "  # begins the problem if the restrictions are known; they follow
+ASKS_FOR = f"{NO_WORKER}: it asks for "  # start of that problem if the restrictions are known; they follow
 PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
-ALL_PAUSED = "every worker is paused for lack of memory"  # the problem of a task that is with no worker
+ALL_PAUSED = "every worker is paused for lack of memory"  # the problem of a task that is not on any worker
 NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
 RESULTS = ("Client", "Future", "as_completed")  # `waits_for` of tasks that wait for other tasks
-SAID = 3  # most groups in a sentence
+SAID = 3  # most groups that a sentence names
 
 
 @dataclass(frozen=True)
 class StandingTasks:
-    """Tasks of one prefix at the same line."""
+    """Tasks of one prefix that stand still at the same line."""
 
     prefix: str  # prefix of their keys
     tasks: int
-    holds: bool  # True if they hold threads, having begun and not seceded
-    where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
+    holds: bool  # True if the tasks hold threads: they have begun and not seceded
+    where: str  # line of the user's code, as `my_job.py:14 in load`; empty if the tasks do not run, or if unknown
     call: str  # function called at that line, as `result (client.py)`
-    waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty if they do not wait
-    problem: str  # the reason why they have not begun, or a disagreement of scheduler and worker
-    stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`
+    waits_for: str  # class of `distributed` in which the tasks wait, as `Semaphore`; empty if they do not wait
+    problem: str  # reason why the tasks have not begun, or a disagreement of scheduler and worker
+    stuck: int  # tasks on workers whose threads are all held by tasks that wait in `distributed`
 
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """Memory of a worker, as it last told the scheduler; bytes."""
+    """Memory of a worker in bytes, as the worker last reported it to the scheduler."""
 
     worker: str  # address of the worker
     resident: float  # resident bytes of its process

@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Study:
-    """A question, the runs that were made for it, and the answer. Questions and results are JSON."""
+    """A question, the runs made to answer it, and the answer. Questions and results are JSON."""
 
     id: str  # sortable by time: `threshold-20261121-143005-ab12cd`, in UTC; a run's id begins with a digit
     kind: str  # key of `scalescope.studies.STUDIES`
     question: Mapping[str, Any]
-    runs: tuple[str, ...] = ()  # ids, oldest first
+    runs: tuple[str, ...] = ()  # ids of the runs, oldest first
     line: str = ""  # the answer in one sentence; empty until there is one
     result: Mapping[str, Any] = field(default_factory=dict)
     alarm: bool = False  # True if the answer is bad news, or missing

@@ -67,7 +67,7 @@ class Point(Mapped):
 
     @property
     def id(self) -> str:
-        """The same combination has the same id in every sweep, whatever its environment is called."""
+        """Id of the combination: the same in every sweep, whatever name its environment has."""
         data = differing(self)
         data[ENVIRONMENT] = Environment.parse(self.environment).text
         data[GROUPS] = {name: number for name, number in self.groups.items() if number}
@@ -97,7 +97,7 @@ class PlannedTrial:
 
     index: int  # position in the order, from 0
     point: Point  # the point to run
-    repeat: int  # number of the repeat, from 0; warm-ups of a point count from 0, too
+    repeat: int  # number of the repeat, from 0; a point's warm-ups also count from 0
     warmup: bool = False  # run and recorded, but not a data point
 
     @property
@@ -316,7 +316,7 @@ class Sweep:
 
     @property
     def id(self) -> str:
-        """Identity of the question; fields with their default do not count."""
+        """Identity of the sweep; fields with their default do not count."""
         return digest({**differing(self), "cluster": {"kind": self.cluster.kind, **differing(self.cluster)}})
 
     def expand(self, workload: Workload) -> tuple[Point, ...]:
@@ -351,7 +351,7 @@ class Sweep:
         return self.cluster if point.cluster in ("", self.cluster.kind) else cluster_spec(point.cluster)
 
     def driver_of(self, point: Point) -> tuple[str, str]:
-        """What points that may share a driver have in common: the cluster and the software."""
+        """Cluster and software of a point: points that have both in common may share a driver."""
         return digest(self.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
 
     def clusters(self, points: Iterable[Point]) -> tuple[ClusterSpec, ...]:

@@ -14,7 +14,7 @@ from scalescope.model.trial_state import RAN as RAN
 from scalescope.model.trial_state import TrialState as TrialState
 
 BLAMED = "blamed"  # fact: the main reasons why threads waited, thread-seconds by text
-PASSED_ON = "passed_on"  # fact: the part of `BLAMED` in waits for tasks that were made late, thread-seconds by text
+PASSED_ON = "passed_on"  # fact: the part of `BLAMED` that was waits for late tasks; thread-seconds by the same texts
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 CUT_OFF = "cut_off"  # fact: the driver lost its connection to the scheduler, which made the trial invalid
 SILENT = "silent"  # fact of a cluster: seconds without an answer from the control plane through which results come
@@ -24,15 +24,15 @@ SILENT = "silent"  # fact of a cluster: seconds without an answer from the contr
 class Trial:
     """One measured run of a point."""
 
-    key: str  # identity within its sweep (`PlannedTrial.key`)
+    key: str  # identity of the trial within its sweep (`PlannedTrial.key`)
     point: Point
     repeat: int  # number of the repeat, from 0
     warmup: bool  # a warm-up is never a data point
     state: TrialState
-    reason: str = ""  # the reason why it is not valid
+    reason: str = ""  # reason why the trial is not valid; empty if it is
     metrics: Metrics | None = None  # None: no tasks were recorded
     started_at: str = ""  # wall clock in UTC, ISO 8601
-    real_s: float = 0.0  # real seconds that it took
+    real_s: float = 0.0  # real seconds that the trial took
     facts: Mapping[str, Any] = field(default_factory=dict)  # about cluster, clock, costs, host, packages
     warnings: tuple[str, ...] = ()  # about the quality of the capture, in sentences
     findings: tuple[Finding, ...] = ()  # findings from its records alone, worst first

@@ -6,7 +6,7 @@ RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's c
 
 
 class TrialState(StrEnum):
-    """Worth of a trial as a data point."""
+    """Whether a trial is a data point, and if not, why."""
 
     VALID = "valid"  # a data point
     FAILED = "failed"  # the workload raised, or its answer was wrong

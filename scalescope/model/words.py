@@ -28,7 +28,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-_HALF, _TWICE = 0.505, 1.995  # outside these bounds, a change is a factor; 1.995 is rounded to "2 times"
+_HALF, _TWICE = 0.505, 1.995  # a change outside these bounds is written as a factor; 1.995 is rounded to "2 times"
 
 
 def change(ratio: float) -> str:
@@ -92,7 +92,7 @@ def first_line(text: str, limit: int = 160) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """Shorten the text of an error: first and last line stay, a quoted log (indented by four) loses its beginning."""
+    """Shorten the text of an error: keep the first and last lines, cut the start of a quoted log (indented by four)."""
     excess, kept = len(text) - limit, []
     for line in text.splitlines():
         if excess > 0 and line.startswith(_QUOTED):

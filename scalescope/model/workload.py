@@ -22,7 +22,7 @@ def module_of(distribution: str) -> str:
 class WorkloadParameter:
     """One parameter of a workload, read from the signature of its function."""
 
-    name: str  # its name in the function's signature
+    name: str  # name in the function's signature
     default: Scalar = None  # used when a sweep does not give it
     help: str = ""  # one sentence; units in words
     kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
@@ -66,8 +66,8 @@ class WorkloadParameter:
 class Simpler:
     """A cheaper workload that hands the scheduler the same graph."""
 
-    workload: str  # its name
-    without: str  # the part left out, such as `file I/O`
+    workload: str  # name of the cheaper workload
+    without: str  # what the cheaper workload leaves out, such as `file I/O`
     # (parameters, work T1 in seconds) of a trial of the costlier workload to parameters of the cheaper one
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
@@ -99,7 +99,7 @@ class Workload:
     folder: str = ""  # folder of its file and of modules that it imports; empty if it is a module
     # digest of its file and of the modules it imports from its folder; empty for code of an installed package
     code: str = field(default="", compare=False)
-    # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
+    # True if its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
     kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty: all
     changes_workers: bool = False  # True if it adds, retires or kills workers; else such a change makes a trial invalid

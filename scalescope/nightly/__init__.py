@@ -1,1 +1,1 @@
-"""Every night: series of a suite's results, what changed in them, and the site that shows it."""
+"""Measures a suite every night: the series of its results, changes in them, and a site that shows them."""

@@ -38,13 +38,13 @@ ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
 
 def alert_id(history: str, found: Culprit) -> str:
-    """Identity of a cause: the release that brought the change, or all changed packages if none was found."""
+    """Id of a cause: of the release that brought the change or, if none was found, of all changed packages."""
     which = [found.package, found.bad] if found.package else [found.changed]
     return digest([history, *which])
 
 
 def known(past: Sequence[Night], alert: str) -> Alert | None:
-    """An earlier night's alert with this id, unless it was resolved: then the cause is reported again."""
+    """An earlier night's alert with this id; None if it was resolved, so that the cause is reported again."""
     found = (each for night in reversed(past) for each in night.record.alerts if each.id == alert)
     return next((each for each in found if each.state is not AlertState.RESOLVED), None)
 
@@ -56,7 +56,7 @@ def new(
     changes: Sequence[Judged],
     locks: tuple[SoftwareLock, SoftwareLock],
 ) -> Alert:
-    """An alert that reproduces the largest change. `locks`: the good night's, then tonight's."""
+    """An alert whose command and script reproduce the largest change. `locks`: of the good night, and of tonight."""
     ordered = tuple(sorted(changes, key=lambda each: -each.size))
     alert = Alert(alert_id(asked.history, found), night, found, ordered, _command(ordered[0].series, locks))
     text, problem = regression_script.write(line(alert), ordered[0].series, *locks)
@@ -84,7 +84,7 @@ def _command(series: NightlySeries, locks: tuple[SoftwareLock, SoftwareLock]) ->
 
 
 def _fix(series: NightlySeries) -> str:
-    """The command that patches the workload; empty for what is built in, or not run on workers of this machine."""
+    """The command that patches the workload; empty if it is built in or its workers are not on this machine."""
     if ":" not in series.workload or series.cluster["kind"] != "local":
         return ""
     return shlex.join(["scalescope", "fix", "-w", series.workload, *_axes(series)])
@@ -197,7 +197,7 @@ def publication(alert: Alert) -> Publication:
 
 
 def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:
-    """Mark and return alerts whose series, or suite, are as good as before again."""
+    """Resolve and return alerts whose series (or suite) are back at the level before the change."""
     faster = {
         each.series.id for each in tonight.judged if is_suite(each.series) and each.outcome is ChangeOutcome.FASTER
     }

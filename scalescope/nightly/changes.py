@@ -1,10 +1,10 @@
 """Change points in a series of nights: nights on which its level changed, and stayed.
 
 1. Outliers are replaced (Hampel 1974).
-2. The night with the largest t between the nights before and after it is a candidate; each side is searched in the same
-   way (binary segmentation, Scott and Knott 1974). The standard error is widened, because neighbouring nights are
-   correlated (Bartlett 1946).
-3. A candidate must be large compared with the scatter of single nights, and show in the ranks of the unchanged values
+2. The night with the largest t statistic between the nights before and after it is a candidate. Each side is searched
+   in the same way (binary segmentation, Scott and Knott 1974). The standard error is widened, because neighbouring
+   nights are correlated (Bartlett 1946).
+3. A candidate must be large compared with the scatter of single nights, and show in the ranks of the original values
    (Mann and Whitney 1947): t alone takes two or three outliers among the newest nights for a new level.
 
 `python -m evidence changes` measures how often this is right.
@@ -26,19 +26,19 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 EFFECT = 0.05  # smallest change that is reported, as a share, in either direction
-WINDOW = 40  # most nights on either side that a change is judged by: a level wanders over months
+WINDOW = 40  # most nights on either side by which a change is judged, because levels drift over months
 BASELINE = 14  # nights before the first possible change; fewer nights say little about the scatter
-LEAST = 4  # shortest level, in nights
-# smallest normal deviate of a change: low, because changes are measured again in pairs before they are reported
+LEAST = 4  # shortest level that is found, in nights
+# smallest normal deviate of a change; low, because every change is rerun before it is reported
 LEVEL = 2.8
-# smallest change in standard deviations of single nights: over many nights, t alone finds every wandering level
+# smallest change, in standard deviations of single nights: over many nights, t alone would report every drift
 CLEAR = 1.5
 RANKS = 2.576  # smallest normal deviate of the rank test: 1 % of series without a change reach it
-CORRELATION = 0.5  # share of the measured correlation that is used: from few nights, all of it would hide changes
+CORRELATION = 0.5  # share of the measured correlation that is applied: all of it, from few nights, would hide changes
 # An outlier is more than 5 scaled median absolute deviations from the medians of the 5 nights before and after it.
 HAMPEL_NIGHTS, HAMPEL = 5, 5.0
 DRIFT_NIGHTS = 28  # nights that are searched for a drift
-MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
+MAD = 1.4826  # standard deviation of normal noise, in units of its median absolute deviation
 _ROUNDING = 1e-9  # relative noise assumed for a series without noise
 _SMALLEST = 0.01  # share of the largest value that replaces 0 on the log scale
 
@@ -52,7 +52,7 @@ class Change:
     after: float
     low: float  # 95 % interval of `relative`
     high: float
-    deviate: float = 0.0  # normal deviate of a change point; larger is less likely by chance
+    deviate: float = 0.0  # normal deviate of a change point; the larger, the less likely by chance
 
     @property
     def relative(self) -> float:
@@ -90,7 +90,7 @@ def find_drift(values: Sequence[float]) -> Change | None:
 
 
 def smallest_change(values: Sequence[float]) -> float:
-    """The smallest change, as a share, that a series would show within five nights in 80 % of cases.
+    """The smallest change, as a share, that would be found in a series within five nights in 80 % of cases.
 
     Infinity if there are fewer than `BASELINE` nights since the last change point.
     """
@@ -102,7 +102,7 @@ def smallest_change(values: Sequence[float]) -> float:
     length, _, squares, products = series.part(np.array([begin]), np.array([end]))
     error = _error(length, np.array([5.0]), squares, products, length - 1)[0]
     nights, scatter = float(length[0]), math.sqrt(squares[0] / (length[0] - 1))
-    # least share of pairs of an old night and one of five new nights with a larger new value
+    # among pairs of an old night and one of five new nights: share with a larger new value that the rank test needs
     larger = 0.5 + RANKS * math.sqrt((nights + 6) / (60 * nights))
     limit = max(LEVEL * float(error[0]), math.sqrt(2) * NormalDist().inv_cdf(larger) * scatter)
     return max(EFFECT, math.expm1(limit + 0.84 * float(error[0])))
@@ -115,7 +115,7 @@ def hampel(values: Floats) -> Floats:
     gap = np.full(HAMPEL_NIGHTS, np.nan)
     near = np.lib.stride_tricks.sliding_window_view(np.concatenate([gap, values, gap]), HAMPEL_NIGHTS)
     before, after = near[: len(values)].copy(), near[HAMPEL_NIGHTS + 1 :].copy()
-    before[0], after[-1] = after[0], before[-1]  # the first and the last night have neighbours on one side only
+    before[0], after[-1] = after[0], before[-1]  # the first and last night use the same neighbours twice
     middles = np.nanmedian(before, axis=1), np.nanmedian(after, axis=1)
     spread = np.concatenate([before - middles[0][:, None], after - middles[1][:, None]], axis=1)
     limit = np.maximum(_ROUNDING, HAMPEL * MAD * np.nanmedian(np.abs(spread), axis=1))
@@ -125,7 +125,7 @@ def hampel(values: Floats) -> Floats:
 
 
 class _Series:
-    """A series on the log scale without outliers, with sums over any stretch of it."""
+    """A series on the log scale without outliers, with cumulative sums."""
 
     def __init__(self, raw: Floats, effect: float = EFFECT) -> None:
         self.raw, self.step = raw, math.log1p(effect)
@@ -146,7 +146,7 @@ class _Series:
         return list(zip(edges, edges[1:], edges[2:], strict=False))
 
     def part(self, begin: Ints, end: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-        """Length, mean, and sums of squares and of neighbours' products around the mean, of stretches."""
+        """Length, mean, sum of squared deviations and sum of products of neighbours' deviations, for each stretch."""
         length = (end - begin).astype(float)
         total = self.sums[end] - self.sums[begin]
         mean = total / length
@@ -164,12 +164,12 @@ class _Series:
         smallest = np.maximum(self.step, CLEAR * np.sqrt((squares + squares_after) / freedom))
         error, freedom = _error(first, second, squares + squares_after, products + products_after, freedom)
         ratio = (other - one) / error
-        # Wallace (1959): the normal deviate that is as unlikely as a t
+        # Wallace (1959): the normal deviate with the same probability as t
         deviate = np.sqrt(freedom * np.log1p(ratio**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
         return other - one, error, np.where(np.abs(other - one) >= smallest, deviate, 0.0)
 
     def strength(self, begin: int, at: int, end: int) -> float:
-        """The deviate of `difference`, or 0 if ranks do not differ, since a few odd nights can move a mean."""
+        """The normal deviate of `difference`; 0 if the rank test sees no change, as a few outliers can move a mean."""
         before, after = self.raw[max(begin, at - WINDOW) : at], self.raw[at : min(end, at + WINDOW)]
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 
@@ -182,7 +182,7 @@ class _Series:
         return [*self._split(begin, found), found, *self._split(found, end)] if deviate[best] >= LEVEL else []
 
     def _strong(self, changes: list[int]) -> list[int]:
-        """Remove change points that are too weak compared with the levels around them, the weakest first."""
+        """Remove change points that are too weak between their neighbouring change points, the weakest first."""
         while changes:
             deviates = [self.strength(begin, at, end) for begin, at, end in self.triples(changes)]
             weakest = int(np.argmin(deviates))
@@ -206,7 +206,7 @@ def _median_slope(values: Floats) -> tuple[float, float, float, float]:
 
 
 def _rank_deviate(one: Floats, other: Floats) -> float:
-    """Normal deviate of Mann and Whitney's U, corrected for ties."""
+    """Normal deviate of the rank test (Mann and Whitney's U), corrected for ties."""
     length, ties = len(one) + len(other), np.unique(np.concatenate([one, other]), return_counts=True)[1].astype(float)
     spread = length + 1 - float((ties**3 - ties).sum()) / (length * (length - 1))
     larger = float(np.sign(other[:, None] - one).sum())

@@ -1,4 +1,4 @@
-"""Finds changes that the machine explains, without a rerun: by control workloads, whose code no package can change."""
+"""Recognises changes of the machine without a rerun, by control workloads: no package changes their tasks' code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scalescope.nightly.changes import MAD, WINDOW
 from scalescope.nightly.night_record import Measured, Night, NightlySeries, NightRecord
 from scalescope.workloads.suite import CONTROLS
 
-METRIC = "work_s"  # metric of controls, whatever the night compares: no package changes what happens inside their tasks
-CLEAR = 2.0  # smallest step of a control, in scaled median absolute deviations of one night; less for several nights
+METRIC = "work_s"  # metric of controls, whatever metric the night compares: the time inside tasks
+CLEAR = 2.0  # smallest move of a control, in scaled median absolute deviations; less over several nights
 
 
 @dataclass(frozen=True)
 class ControlMove:
-    """The change of a control over the nights in which another series changed."""
+    """The move of a control workload over the nights in which another series changed."""
 
     series: NightlySeries
     step: float  # logarithm of after / before
@@ -45,7 +45,7 @@ def explaining(
     before: Sequence[Night],
     since: Sequence[Night],
 ) -> ControlMove | None:
-    """The control that moved so far that a series' change exceeds it by no more than `smallest`, a share.
+    """The control with the largest move that explains a series' change up to a remainder of `smallest`, a share.
 
     `effect` is the logarithm of that change, positive if worse; `since` are the nights since it, without tonight.
     A control counts if it ran on the same hardware and kind of cluster and moved clearly, by at least half of

@@ -1,4 +1,4 @@
-"""Decisions of people about series: the series concerned, and the consequences."""
+"""Decisions that people make about series: to mute them, or to accept their level."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def is_muted(series: NightlySeries, night: NightRecord) -> bool:
 
 
 def baseline(series: NightlySeries, begun: Sequence[str], decisions: Iterable[Decision]) -> int:
-    """Index of the first night of the level that was accepted last, or 0. `begun`: when each night began.
+    """Index of the first night of the last accepted level, or 0. `begun`: start of each night.
 
-    The last night before the decision is the first of the accepted level.
+    The accepted level begins with the last night before the decision.
     """
     accepted = max((each.created_at for each in about(series, decisions) if not each.until), default="")
     return max(sum(each < accepted for each in begun) - 1, 0)

@@ -11,7 +11,7 @@ from scalescope.forge import GITHUB, LONGEST_TEXT
 
 SCHEME = "github:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/(?!\.\.?$)[A-Za-z0-9._-]+")
-LONGEST_TITLE = 250  # characters, below the limit of GitHub
+LONGEST_TITLE = 250  # characters; GitHub's limit is slightly above
 
 
 def repository(name: str) -> str:
@@ -50,7 +50,7 @@ class GitHubIssues:
 
     def comment(self, address: str, text: str, *, closed: bool | None) -> None:
         path = f"{self._issues}/{address.removeprefix(self.prefix)}"
-        # The state first, since setting it twice does no harm: if it is refused, no comment is added each night.
+        # The state first: if GitHub refuses it, no comment is written; else each night's retry would add a comment.
         if closed is not None:
             GITHUB.ask("PATCH", path, {"state": "closed" if closed else "open"}, int, "number")
         GITHUB.ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")

@@ -20,13 +20,13 @@ class SeriesHistory:
     series: NightlySeries
     values: tuple[tuple[Night, Measured], ...]  # nights without a result are left out
     changes: tuple[Change, ...]  # change points
-    drift: Change | None  # drift over the last weeks
-    smallest: float  # smallest change that the series could show, as a share
+    drift: Change | None  # slow change over the last weeks
+    smallest: float  # smallest change, as a share, that would be found in the series
     decisions: tuple[Decision, ...] = ()  # decisions about the series
 
     @classmethod
     def of(cls, values: Sequence[tuple[Night, Measured]], decided: Sequence[Decision] = ()) -> SeriesHistory:
-        """Judge a series on either side of the level that was accepted last."""
+        """Judge a series, separately before and after the start of the last accepted level."""
         series, numbers = values[-1][1].series, [measured.value for _, measured in values]
         first = decisions.baseline(series, [night.study.created_at for night, _ in values], decided)
         before, since = numbers[:first], numbers[first:]

@@ -1,6 +1,6 @@
 """One issue for each alert: opened once, commented when the alert changes, and closed when it is over.
 
-Each alert keeps what its tracker knows; what a tracker could not be told is tried again the next night.
+Each alert stores what the tracker has been told; whatever failed is tried again the next night.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def tracker(name: str, history: str, store: Store, runner: Runner) -> IssueTrack
 
 
 def bring_up_to_date(store: Store, history: str, tracker: IssueTracker) -> list[str]:
-    """Send a tracker the news about the alerts of a history; return what failed, in sentences."""
+    """Tell the tracker about changed alerts of a history; return failures, in sentences."""
     nights = night_record.nights(store, history)
     newest = {alert.id: alert for night in nights for alert in night.record.alerts}
     problems = []
@@ -110,7 +110,7 @@ def _tell(alert: Alert, tracker: IssueTracker) -> Alert:
         tracker.comment(address, hide(text), closed=None if ongoing else True)
     elif found := tracker.find(alert.id, f"Alert `{alert.id}`"):
         address, text = found
-        if alert.night not in text:  # else this night opened the issue, and was stopped before it stored that
+        if alert.night not in text:  # else the same night opened it, but stopped before storing that
             again = f"Found again by night `{alert.night}`.\n\n{alerts.summary(alert)}"
             tracker.comment(address, hide(again), closed=False)
     else:

@@ -17,7 +17,7 @@ MEASURED = "scalescope.night.measured"  # name of the event; an automation waits
 
 
 def event(night: Night) -> Event:
-    """The event that a night is over and has measured something; other nights send no event."""
+    """The event of a finished night that measured something; other nights send none."""
     history = str(night.study.question["history"])
     payload = {"history": history, "night": night.id, "line": night.study.line, "series": len(night.record.measured)}
     return Event(MEASURED, f"scalescope.history.{history}", history, f"{MEASURED} {night.id}", payload)

@@ -24,7 +24,7 @@ from scalescope.run import run_names
 from scalescope.store.store import Store
 
 MANY = 10_000  # nights that are read at most: 27 years
-# formats of values by unit; values of other units are counts
+# how to write a value, by unit; other units are names of counted things
 _WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: words.duration,
     Unit.BYTES: words.size,
@@ -44,7 +44,7 @@ class AlertState(StrEnum):
 
 
 class ChangeOutcome(StrEnum):
-    """Outcome of looking into a change."""
+    """What came of the examination of a change."""
 
     CONFIRMED = "confirmed"  # the rerun is slower, too
     REFUTED = "refuted"  # the rerun is not slower: the machine was different that night
@@ -52,7 +52,7 @@ class ChangeOutcome(StrEnum):
     UNDECIDED = "undecided"
     UNTESTABLE = "untestable"  # the rerun could not be made
     FASTER = "faster"  # an improvement: the rerun is faster, too
-    WAITING = "waiting"  # the time for reruns was used up; the next night goes on
+    WAITING = "waiting"  # no time was left for a rerun; the next night continues
     SUITE = "suite"  # the suite as a whole is slower; nothing is rerun
 
 
@@ -60,12 +60,12 @@ class ChangeOutcome(StrEnum):
 class SoftwareLock(Mapped):
     """The software of a night."""
 
-    text: str = ""  # the environment of its trials; empty: the present one
+    text: str = ""  # environment of the trials, as the user writes it; empty: the present one
     pins: Mapping[str, str] = field(default_factory=dict)  # version of Python and of each package, by normalised name
 
     @property
     def pinned(self) -> str:
-        """An environment with exactly these packages. Scalescope is not among them: no trial needs it."""
+        """An environment with exactly these packages. Scalescope is not one of them, as no trial needs it."""
         return " ".join(requirement(name, version) for name, version in self.pins.items())
 
 
@@ -111,13 +111,13 @@ class Measured(Mapped):
     series: NightlySeries
     value: float  # median of the valid trials, in the unit of the metric
     trials: int  # number of valid trials
-    host: Mapping[str, Any] = field(default_factory=dict)  # facts of the machine in the last trial, and `series.OTHERS`
+    host: Mapping[str, Any] = field(default_factory=dict)  # facts of the machine at the last trial, and `series.OTHERS`
     runs: tuple[str, ...] = ()  # ids of the runs
 
 
 @dataclass(frozen=True)
 class Judged(Mapped):
-    """A change of a series that was looked into."""
+    """A change of a series that a night has examined."""
 
     series: NightlySeries
     good: str  # id of the last night before the change
@@ -125,13 +125,13 @@ class Judged(Mapped):
     after: float
     outcome: ChangeOutcome
     reason: str
-    ratio: float | None = None  # tonight's over the good night's environment in the rerun; None without a rerun
+    ratio: float | None = None  # in the rerun: value in tonight's environment / in the good night's; None without rerun
     low: float | None = None  # ends of the interval of `ratio`
     high: float | None = None
-    study: str = ""  # id of the comparison
+    study: str = ""  # id of the comparison study
     since: str = ""  # cause of an improvement; the cause of a regression is in its alert
     control: float | None = None  # factor by which a control moved, if that explains the change
-    why: str = ""  # the part of the rerun's seconds that grew most; empty when unknown
+    why: str = ""  # part of the rerun's time that grew most; empty if unknown
 
     @property
     def size(self) -> float:
@@ -144,8 +144,8 @@ class Drift(Mapped):
     """A slow change of a series without a step. It is reported, and not rerun."""
 
     series: NightlySeries
-    nights: int  # number of nights it spans
-    before: float  # first value of the line through them, in the unit of the series
+    nights: int  # number of nights that the drift spans
+    before: float  # value at the start of the fitted line, in the unit of the series
     after: float
     low: float  # 95 % interval of the change, as a share
     high: float
@@ -161,14 +161,14 @@ class Culprit(Mapped):
     bad: str = ""  # first bad release
     changed: str = ""  # all differences between the two environments
     changelog: str = ""  # address of the changelog
-    studies: tuple[str, ...] = ()  # ids of the searches
+    studies: tuple[str, ...] = ()  # ids of the `find-release` studies
 
 
 @dataclass(frozen=True)
 class Alert(Mapped):
     """One confirmed cause, with all series that it affects."""
 
-    id: str  # the same cause has the same id in all nights of a history
+    id: str  # identifies the cause: the same in all nights of a history
     night: str  # id of the night that raised it
     culprit: Culprit
     changes: tuple[Judged, ...]  # the largest first
@@ -177,8 +177,8 @@ class Alert(Mapped):
     told: bool = False  # True once the orchestrator has the event
     script: str = ""  # script that shows the change without Scalescope; may be empty
     shown: str = ""  # last line of the script when it was run, or the reason why there is no script
-    issue: str = ""  # address of its issue
-    issue_says: str = ""  # digest of the state, cause and series that the tracker has
+    issue: str = ""  # address of the issue
+    issue_says: str = ""  # digest of the state, cause and series that the issue shows
 
     @property
     def series(self) -> frozenset[str]:
@@ -193,7 +193,7 @@ class TrackRecord(Mapped):
     nights: int = 0  # number of nights counted
     reruns: int = 0  # changes, for better or worse, that a rerun confirmed or refuted
     refuted: int = 0
-    overlap: float | None = None  # mean share of changed series that two successive nights agree on (Jaccard 1901)
+    overlap: float | None = None  # of changed series: mean share on which two successive nights agree (Jaccard 1901)
 
     @classmethod
     def of(cls, records: Sequence[NightRecord]) -> TrackRecord:
@@ -227,12 +227,12 @@ class NightRecord(Mapped):
     drifts: tuple[Drift, ...] = ()
     alerts: tuple[Alert, ...] = ()  # raised by this night
     standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
-    trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
+    trials: Mapping[str, int] = field(default_factory=dict)  # planned trials, and trials by state; without warm-ups
     problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
-    ended_early: str = ""  # how the budget ended the night early; empty if it did not
+    ended_early: str = ""  # how the budget ended the night early; else empty
     decisions: tuple[Decision, ...] = ()  # people's decisions in force that night
     changed: tuple[str, ...] = ()  # ids of all series whose level has changed, rerun or not
-    track: TrackRecord = field(default_factory=TrackRecord)  # record of this night and those before
+    track: TrackRecord = field(default_factory=TrackRecord)  # track record of this and earlier nights
 
     @property
     def regressions(self) -> tuple[Alert, ...]:

@@ -24,9 +24,9 @@ from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_blocks
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
-LIKE = 7  # most recent nights whose median time a night is expected to take
-# rough seconds of a job's run on 2 cores, with cluster and warm-up, at small (True) and at full sizes: an estimate for
-# the first night only
+LIKE = 7  # a night's expected time is the median of so many recent nights
+# rough seconds of a job's run on 2 cores, with cluster and warm-up, at small (True) and full (False) sizes; only used
+# to estimate the first night
 RUN_S = {True: 10.0, False: 50.0}
 VIRTUAL_RUN_S = 3.0  # rough seconds of a job's run in virtual time
 
@@ -42,7 +42,7 @@ class SuiteJob:
     def request(
         self, lock: SoftwareLock, turn: int, budget: Mapping[str, float], store: str, records: str
     ) -> RunRequest:
-        """The run of one round, counted from 0: every size once, in the round's own order."""
+        """The request for the run of one round (from 0): every size once, in an order that depends on the round."""
         return request.check(
             {
                 "workload": self.entry.workload,
@@ -61,14 +61,14 @@ class SuiteJob:
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
-    """Check parameters as far as possible without saved clusters, the store and the package index."""
+    """Check parameters as far as possible without access to saved clusters, the store and the package index."""
     asked = read(given)
     if not names_blocks({"clusters": asked.clusters}):
         jobs(asked, store)
 
 
 def read(given: Mapping[str, Any]) -> NightlyParameters:
-    """The parameters of a night, each checked by itself."""
+    """The parameters of a night; each is checked, but not their combination."""
     asked = parameters.check(NightlyParameters, given)
     fields.text("history", asked.history)
     if asked.metric not in METRICS:
@@ -79,7 +79,7 @@ def read(given: Mapping[str, Any]) -> NightlyParameters:
 
 
 def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
-    """The suite on all clusters. Workloads not given by name run only on suitable kinds of clusters."""
+    """The suite on all clusters; unless the user named them, workloads run only on kinds of clusters that suit them."""
     known = {entry.workload: entry for entry in SUITE}
     names = [fields.text("workloads", each) for each in asked.workloads]
     entries = [known.get(name, SuiteEntry(name, {}, {})) for name in names] or list(SUITE)
@@ -129,7 +129,7 @@ def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
 
 
 def expected(study: Study, turns: Sequence[tuple[int, SuiteJob]], past: Sequence[Night]) -> str:
-    """Expected time of a night in words, from the last nights with the same question, else from the number of runs."""
+    """Expected time of a night in words, from recent nights with the same parameters, else from the number of runs."""
     same = digest(study.question)
     like = [night.elapsed_s for night in past if night.study.finished_at and digest(night.study.question) == same]
     if like:

@@ -20,10 +20,10 @@ from scalescope.redaction import passed_on
 from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
-MEASURED = ("makespan_s", "elapsed_s")  # metrics whose regressions a script can show: it measures the time of the call
+MEASURED = ("makespan_s", "elapsed_s")  # metrics whose regressions a script can show, since it times the call
 SHOWN = 1  # exit status of a script that shows the regression
 LONGEST_S = 600.0  # seconds after which a script is stopped
-MOST_WORKERS = 32  # most workers that a script starts on one machine for each side, unless the cluster is `local`
+MOST_WORKERS = 32  # most workers that a script starts per side if the cluster is not `local`
 _PACKAGE = Path(scalescope.__file__).parent
 _REGISTRY = _PACKAGE / "workloads" / "__init__.py"
 _TEXT = '''\

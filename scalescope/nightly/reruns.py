@@ -1,4 +1,4 @@
-"""Reruns tonight's environment against the last good night's, to tell whether a change is real, and its cause."""
+"""Runs tonight's and the last good night's environments in turn, to see whether a change is real, and its cause."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from scalescope.studies.comparison.judge import ComparisonDecision
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
-# errors of a rerun that the night survives; it does not survive a failing store
+# errors of a rerun that do not end the night; errors of the store do
 FAILURES = (UsageError, InfrastructureError)
-# outcome of a change whose rerun shows the same direction
+# outcome of a change whose rerun shows it, too
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
 
 SHOW = RunStep(
@@ -75,7 +75,7 @@ class Reruns:
         return self._study("comparison", of, workloads=[of.series.workload], **sides)
 
     def judge(self, found: ChangeCandidate) -> Judged:
-        """Look into a change: rerun it, unless the software is the same or a control explains it."""
+        """Examine a change: rerun it, unless the software is the same or a control workload explains it."""
         good = found.good.record.lock
         differs = f"Differences of the machine: {machine(found.tonight.host, found.good_measured.host)}."
         if good.pins == self.lock.pins:
@@ -105,7 +105,7 @@ class Reruns:
     def culprit(self, change: Judged, good: Night) -> Culprit:
         """The package that brought a confirmed change, and its first bad release.
 
-        `find-release` first searches among all packages that differ, then among the releases of the package it found.
+        `find-release` first searches among all packages that differ, then among the releases of the found package.
         """
         before, after = good.record.lock.pins, self.lock.pins
         facts = changed_packages(before, after)
@@ -139,7 +139,7 @@ class Reruns:
     def _release(
         self, change: Judged, package: str, before: Mapping[str, str], after: Mapping[str, str], studies: list[str]
     ) -> Culprit:
-        """Narrow a package down to its first bad release; add the study to `studies`."""
+        """Find the first bad release of a package; adds the study's id to `studies`."""
         good, bad = before.get(package, ""), after.get(package, "")
         line = str(DifferingFact("package", package, good, bad))
         whole = Culprit(line, package, good, bad)
@@ -164,7 +164,7 @@ class Reruns:
         return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether the culprit of another change explains this one: a rerun with its good release must show it."""
+        """Whether another change's culprit explains this one: a rerun without that culprit must undo the change."""
         if not found.package:
             return False
         without, good_without = (
@@ -178,7 +178,7 @@ class Reruns:
         try:
             result = self._compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
             return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
-        except FAILURES:  # that environment cannot be built: each change is searched by itself
+        except FAILURES:  # that environment cannot be built: search this change's cause separately
             return False
 
     def try_script(self, alert: Alert) -> Alert:

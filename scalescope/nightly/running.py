@@ -88,7 +88,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         night.amend(changed=tuple(each.series.id for each in every))
         new = [each for each in every if not each.answered]
         again = Reruns.begin(asked, study.id, night.record.lock, kept.store, runner)
-        # Regressions and their causes come first, because the time for reruns may run out before improvements.
+        # Regressions and their causes come first, because the time for reruns may run out.
         night.rerun(again, [each for each in new if each.worse])
         night.raise_alerts(again)
         night.rerun(again, [each for each in new if not each.worse])
@@ -120,7 +120,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
 
 
 def lock(asked: NightlyParameters, past: Sequence[Night]) -> SoftwareLock:
-    """The software of a night: the last night's if pinned, else the environment resolved now."""
+    """The software of a night: that of the last night if `pinned`, else the environment as it resolves now."""
     if asked.pinned and past and past[-1].record.lock.pins:
         last = past[-1].record.lock
         return SoftwareLock(last.pinned, last.pins)
@@ -180,9 +180,9 @@ class NightInProgress:
             self.amend(lock=self.runner.do(LOCK, self.asked, self.past))
 
     def measure(self, jobs: Sequence[plan.SuiteJob], addresses: tuple[str, str]) -> list[SweepRun]:
-        """Run all jobs within the budget, the longest unmeasured first, each on its own cluster.
+        """Run all jobs within the budget, each on its own cluster; first those not measured for longest.
 
-        `addresses`: of the store and of its raw records.
+        `addresses`: of the store, and of its raw records.
         """
         jobs = plan.ordered(jobs, self.past)
         prices, cost = price_table.load(), Cost()
@@ -256,7 +256,7 @@ class NightInProgress:
                     self.amend(standing=[replace(known, told=False)])
 
     def trace_improvements(self, again: Reruns) -> None:
-        """Search the cause of each confirmed improvement."""
+        """Search for the cause of each confirmed improvement."""
         confirmed = [each for each in self.record.judged if each.outcome is ChangeOutcome.FASTER and not each.since]
         for found, _, changes in self._causes(again, confirmed):
             since = found.line if found.package else found.changed
@@ -282,7 +282,7 @@ class NightInProgress:
         return found
 
     def judge_suite(self) -> None:
-        """Look for a change of the suite as a whole, and raise one alert for it unless its cause has one."""
+        """Look for a change of the suite as a whole; raise an alert for it unless its cause already has one."""
         if any(whole_suite.is_suite(each.series) for each in self.record.judged):
             return
         for found in whole_suite.judge(self.record, self.past):

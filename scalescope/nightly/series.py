@@ -4,8 +4,8 @@
 - In a younger series, tonight must differ from the median of the earlier nights by more than the smallest effect. From
   `YOUNG` nights on, tonight must also lie beyond all nights before the change, and each change is rerun once.
 
-The last good night is the night before the change point, or the last night nearer to the median than to tonight. The
-rerun decides whether the change is real: it costs minutes, and no further nights.
+The last good night is the night before the change point or, in a young series, the last night nearer to the median than
+to tonight. The rerun decides whether the change is real: this takes minutes instead of more nights.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 from scalescope.workloads.suite import CONTROLS
 
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
-YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
-# nights, not counting muted ones, in which a change point is still rerun: it is found after `LEAST` nights, and two
-# are spare
+YOUNG = SETTLED // 2  # nights after which a series shows its scatter
+# A change point is rerun if it is at most so many nights old, without muted nights: `LEAST` nights until it is found,
+# and two spare ones.
 RECENT = LEAST + 2
 # facts of the machine that each night keeps
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
-OTHERS = "taken by others"  # fact: share of CPU taken by other processes and other virtual machines
-OVER = (AlertState.FALSE, AlertState.RESOLVED)  # ends of alerts, after which the earlier level is expected again
+OTHERS = "taken by others"  # name of a fact: share of CPU time that other processes and virtual machines took
+OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states after which the level before the alert is expected again
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ChangeCandidate:
     before: float  # level before the change, in the unit of the series
     after: float
     worse: bool
-    answered: bool = False  # True if a rerun of an earlier night has judged it
+    answered: bool = False  # True if an earlier night has judged the change
     control: ControlMove | None = None  # control workload whose own move explains the change
 
     @property
@@ -151,7 +151,7 @@ def _candidate(
 
 
 def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
-    """Slow changes, over the last weeks, of the series that a night measured."""
+    """Slow changes over the last weeks in the series that a night measured."""
     values: dict[str, list[tuple[str, float]]] = {each.series.id: [] for each in tonight.measured}
     for night in past:
         for each in night.record.measured:
@@ -172,7 +172,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 def since_baseline(
     series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
 ) -> list[tuple[Night, Measured]]:
-    """Nights that measured a series since its level was accepted, or since a confirmed change that nobody denied."""
+    """Nights that measured a series since its last accepted level or confirmed change (unless false or resolved)."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -185,13 +185,13 @@ def since_baseline(
 
 
 def answered(series: NightlySeries, since: Sequence[Night]) -> bool:
-    """Whether a night since the change began has judged the series, other than WAITING or explained by a control."""
+    """Whether a night since the change has judged the series: not WAITING, and not explained by a control."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
     return any(each.outcome is not ChangeOutcome.WAITING and each.control is None for each in answers)
 
 
 def back(tonight: NightRecord, before: Mapping[str, float], smallest: float, metric: str) -> bool:
-    """Whether series are as good as before a change; `before` has their levels by id."""
+    """Whether series are back at their levels before a change; `before`: these levels by id of the series."""
     values = {each.series.id: each.value for each in tonight.measured}
     if not all(each in values for each in before):
         return False

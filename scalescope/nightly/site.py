@@ -27,10 +27,10 @@ from scalescope.report.html.page import moment
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.workloads.suite import SUITE
 
-SPARK_NIGHTS = 60  # nights in a line of the overview
+SPARK_NIGHTS = 60  # nights in a sparkline of the overview
 HEALTH_NIGHTS = 30  # nights in the overview's table of nights
-RECENT_NIGHTS = 14  # nights after which a change point is no longer new
-WIDTH, HEIGHT = 150, 26  # size of a line of the overview, in SVG units
+RECENT_NIGHTS = 14  # number of latest nights in which a change point counts as new
+WIDTH, HEIGHT = 150, 26  # size of a sparkline in the overview, in SVG units
 
 
 def write_site(folder: str | Path, history: History) -> str:
@@ -48,13 +48,13 @@ def write_site(folder: str | Path, history: History) -> str:
 
 
 def page_name(history: SeriesHistory) -> str:
-    """The file of a series: the same every night."""
+    """Name of the page of a series; the same every night."""
     readable = re.sub(r"[^a-z0-9]+", "-", history.series.name.lower()).strip("-")[:40]
     return f"{readable}-{history.series.id}.html"
 
 
 def script_name(alert: Alert) -> str:
-    """The file of an alert's script. The id is hashed because the stored one could hold any text."""
+    """File name of an alert's script; with a hash, because a stored id could contain any text."""
     return f"slower-{hashlib.sha256(alert.id.encode()).hexdigest()[:10]}.py"
 
 
@@ -200,7 +200,7 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
 
 
 def _suites(history: History) -> list[tuple[str, Any, str]]:
-    """For each kind of cluster, the suite as a whole: its name, a drawn line of its levels, and its last change."""
+    """The suite as a whole, by kind of cluster: its name, a sparkline of its levels, and its last change."""
     found = []
     for suite in whole_suite.suites(history.nights[-1].record, history.nights[:-1]) if history.nights else []:
         changes = suite.changes

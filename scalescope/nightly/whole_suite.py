@@ -1,8 +1,8 @@
 """Finds changes of the suite as a whole: many small moves in one direction that no series shows by itself.
 
-All series of a night share its machine, so the night is the unit, however many series there are. Each series is taken
-relative to its own median; the median over the series is the level of the suite in a night. Change points of these
-levels are sought as those of a series are, with a smaller effect, and with a larger deviate because nothing is rerun.
+All series of a night share its machine, so one night is one observation. Each series is divided by its own median; the
+median of these ratios over all series is the level of the suite in a night. Change points of these levels are found as
+in a series, with a smaller effect, but with a larger normal deviate because nothing is rerun.
 `python -m evidence year` measures how often this is right.
 """
 
@@ -25,24 +25,24 @@ from scalescope.studies.symptom import LARGER_IS_BETTER
 
 NAME = "the suite"
 NIGHTS = WINDOW + SETTLED  # nights that are examined
-LATELY = 14  # nights after which a change is no longer new; small changes take long to show
-FEWEST = 8  # fewest series of a suite: the median of fewer would follow a single one
+LATELY = 14  # number of latest nights in which a change counts as new; small changes take long to show
+FEWEST = 8  # fewest series of a suite: with fewer, a single series could move the median
 EFFECT = 0.01  # smallest change of the suite that is reported, as a share
-DEVIATE = 4.0  # smallest normal deviate that is reported; a smaller limit finds more, and errs more on noisy machines
+DEVIATE = 4.0  # smallest normal deviate that is reported; a lower one gives more false alarms on noisy machines
 
 
 @dataclass(frozen=True)
 class SuiteLevels:
     """The suite in each night, on one kind of cluster and hardware."""
 
-    series: NightlySeries  # the series that stands for the suite
+    series: NightlySeries  # series that represents the suite
     members: tuple[NightlySeries, ...]
-    nights: tuple[Night, ...]  # nights of all rows but the last, which is tonight
+    nights: tuple[Night, ...]  # nights of the rows of `logs`; the last row is tonight, which is not in here
     logs: Floats  # a row per night, a column per member, relative to the member's median; nan if not measured
 
     @property
     def levels(self) -> list[float]:
-        """The level of each row; 1 is the middle of the nights looked at."""
+        """The level of the suite in each night (row); 1 is the median night."""
         found: list[float] = np.exp(np.nanmedian(self.logs, axis=1)).tolist()
         return found
 
@@ -52,12 +52,12 @@ class SuiteLevels:
         return [each for each in found if each.deviate >= DEVIATE and abs(each.relative) >= EFFECT]
 
     def lasts(self, last: Change) -> bool:
-        """Whether the latest nights still show at least half of a change; slow nights that are over are no change."""
+        """Whether the latest nights still show at least half of a change, so that it is not just a few slow nights."""
         step, now = log(last.after / last.before), log(float(np.median(self.levels[-LEAST:])) / last.before)
         return now * step > 0 and abs(now) >= abs(step) / 2
 
     def steps(self, index: int) -> Floats:
-        """The change of each member at a row, as a logarithm."""
+        """The change of each member between the nights before row `index` and those from it on, as a logarithm."""
         before, after = self.logs[max(0, index - WINDOW) : index], self.logs[index:]
         return np.asarray(np.nanmedian(after, axis=0) - np.nanmedian(before, axis=0))
 
@@ -68,7 +68,7 @@ class SuiteChange:
 
     judged: Judged
     largest: NightlySeries  # the member that moved furthest in the same direction
-    good: Night  # the last night before it
+    good: Night  # the last night before the change
     changed: str  # packages that changed in the same night
 
 
@@ -79,7 +79,7 @@ def is_suite(series: NightlySeries) -> bool:
 def suites(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteLevels]:
     """The suite on each kind of cluster and hardware, over the last `NIGHTS` nights; without controls.
 
-    A series counts only from its last confirmed change on, because that was reported.
+    A series counts only from its last confirmed change on, because that change has been reported.
     """
     recent = past[-NIGHTS + 1 :]
     told = {
@@ -134,7 +134,7 @@ def _judged(tonight: NightRecord, suite: SuiteLevels, begin: int, last: Change) 
     sign, steps = (1 if last.after > last.before else -1), suite.steps(last.index)
     effect = abs(log1p(last.relative)) * (1 if worse else -1)
     control = explaining(tonight, suite.series, effect, EFFECT / 2, before, since)
-    # corrected for the number of nights at which a change is looked for
+    # corrected for the number of nights at which a change could begin
     p = min(1.0, (LATELY - LEAST + 1) * 2 * NormalDist().cdf(-last.deviate))
     words = (
         f"{suite.series.metric} of the whole suite is {change(1 + last.relative)} since {since[0].id} (p = {p:.1g}); "

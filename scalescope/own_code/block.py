@@ -36,11 +36,11 @@ from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
-HELD_BACK_S = 1.0  # seconds of a record that the process may lose when it dies, besides those between two fetches
+HELD_BACK_S = 1.0  # if the process dies, the record may lack so many seconds and those since the last fetch
 OBSERVER = "scalescope"  # name of the recorder's clients
 NOT_OVER = "the process of the program ended before its recording did"
 
-# Recordings of this process by the scheduler's address: a function that ends the recording; None: only its owner may
+# Recordings of this process, by scheduler address: a function that ends the recording; None if only its owner may.
 _recorded: dict[str, Callable[[], object] | None] = {}
 
 
@@ -56,18 +56,18 @@ class Block:
         *,
         watch: ClientWatch | None = None,  # watch of the thread that uses the client; None: unknown
         notes: Notes | None = None,  # notes of calls that decide partitions
-        says: Callable[[Hang, float], object] = lambda found, now: None,  # called once if nothing moves, with the time
+        says: Callable[[Hang, float], object] = lambda found, now: None,  # called once, with the time, if nothing moves
         made: str = "",  # line of code that made the cluster
-        gives_way: Callable[[], object] | None = None,  # ends this block in favour of another one on this cluster
-        failed: Callable[[Exception], object] = lambda error: None,  # called if records cannot be written meanwhile
-        processes: Collection[int] | None = None,  # roots of the program's processes, by id; None: this process
+        gives_way: Callable[[], object] | None = None,  # ends this block if another block starts on the cluster
+        failed: Callable[[Exception], object] = lambda error: None,  # called if records cannot be written
+        processes: Collection[int] | None = None,  # ids of the program's root processes; None: this process
     ) -> None:
         self.address, self.folder, self._what, self._name, self._made = address_of(client), folder, what, name, made
         self._watch, self._notes, self._says = watch, Notes() if notes is None else notes, says
         self._security, cluster = client.security, cluster_of(client)
         self._kind = type(cluster).__name__ if cluster is not None else "running scheduler"
         self._is_here = isinstance(cluster, distributed.LocalCluster)
-        # The scheduler shares the event loop of an asynchronous client, and thus tells when that is busy.
+        # A scheduler on the event loop of an asynchronous client: the scheduler's lag shows when the program blocks it.
         self._shares_loop = self._is_here and client._asynchronous and cluster.loop is client.loop
         self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
         self._observing, self._recording = ExitStack(), ExitStack()
@@ -125,7 +125,7 @@ class Block:
             if isinstance(error, KeyboardInterrupt):
                 attempt.raised = f"you stopped the {self._what} after {duration(time.monotonic() - self._clock)}"
         try:
-            self._recording.close()  # without the error, since throwing it into a generator would change its traceback
+            self._recording.close()  # not with the error: thrown into a generator, its traceback would change
             attempt.missing = "" if self.recording.complete else self.recording.reason
             attempt.warnings += self.recording.warnings
             self._threads = max(self._threads, self.recording.threads, key=len)  # workers of batch systems come late
@@ -163,7 +163,7 @@ class Block:
         cluster |= {"shares_loop": True} if self._shares_loop else {}
         limits = worker_rows(self.recording.members)["memory_limit"]
         cluster |= {"protocol": self.address.partition("://")[0], "memory_bytes_per_worker": max(limits, default=0)}
-        known, end = self._settings, settings()  # the program may have set some of them in a `with` that has ended
+        known, end = self._settings, settings()  # the program may have set some in a `with` block that has ended
         return {
             RAN: self._what,
             STANDSTILL: found and found.to_mapping(),

@@ -17,7 +17,7 @@ from scalescope.errors import ClusterError
 from scalescope.model import OLDEST_DISTRIBUTED
 from scalescope.model.standstill import STILL_S, Standstill
 
-# Seconds between two looks, or longer, so that looks take at most this share of the scheduler's time
+# Seconds between two looks; more if looks would take a larger share of the scheduler's time than SHARE.
 INTERVAL_S, SHARE = 2.0, 0.005
 CALL_S = 10.0  # seconds within which the scheduler must answer
 RATE_S = 30.0  # seconds over which the speed of a group is measured
@@ -41,7 +41,7 @@ class Group:
     name: str
     done: int
     total: int
-    remaining_s: float | None  # estimate by the last `RATE_S`; None: no task ended in them
+    remaining_s: float | None  # estimate from the last `RATE_S` seconds; None if no task ended in them
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Look:
     retired: int  # number of workers that left by request, as in an adaptive cluster
     came: int  # workers that have come since watching began
     standstill: Hang | None
-    standing: Standstill | None = None  # the tasks of that standstill by line of code
-    moved: float = 0.0  # time at which a task had last begun or ended, as looks saw it; 0 before the first
+    standing: Standstill | None = None  # the tasks of `standstill`, grouped by line of code
+    moved: float = 0.0  # when a look first saw the latest start or end of a task; 0 before any
 
     @property
     def idle(self) -> int:
@@ -83,13 +83,13 @@ class ClusterWatch:
     thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # keys: `DOES`
     ended: int = 0  # tasks that ended since the first look
     memory_peak: int = 0  # bytes of all workers
-    busy_s: float = 0.0  # seconds of the scheduler that the looks took
+    busy_s: float = 0.0  # seconds that looks took on the scheduler
     last: Look | None = None
-    sent_from: str = ""  # name of the file of functions that were sent by value, if known
+    sent_from: str = ""  # file that defines functions that were sent by value, if known
     _left: dict[str, None] = field(default_factory=dict)
     _retired: set[str] = field(default_factory=set)
     came: int = 0  # workers that came since the first look
-    _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and the time since which they are unchanged
+    _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and the time of their last change
     _stacks: object = None
     _done: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
 
@@ -140,7 +140,7 @@ class ClusterWatch:
     def follow(
         self, seconds: float, show: Callable[[Look], object], wait: Callable[[float], object] = time.sleep
     ) -> None:
-        """Look and show repeatedly for so many seconds (0: without end), or until Ctrl-C; `wait` spends the pauses."""
+        """Call `look` and `show` repeatedly for `seconds` (0: forever), or until Ctrl-C, with pauses by `wait`."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -205,7 +205,7 @@ class ClusterWatch:
         def remaining(name: str, done: int, total: int) -> float | None:
             then, earlier = now, done
             for when, known in reversed(self._done):
-                if known.get(name, earlier + 1) > earlier:  # a new group, or a replaced one of the same name
+                if known.get(name, earlier + 1) > earlier:  # the group is new, or replaced one of the same name
                     break
                 then, earlier = when, known[name]
             return (total - done) * (now - then) / (done - earlier) if done > earlier else None

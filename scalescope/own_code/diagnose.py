@@ -75,7 +75,7 @@ class diagnose(AbstractContextManager[Diagnosis], AbstractAsyncContextManager[Di
     ) -> AbstractContextManager[Diagnosis]:
         notes = self._stack.enter_context(noted(()))
         called = self._name or line_of_user(caller) or "a block"
-        self._client = None  # so that its owner can release it
+        self._client = None  # keep no reference to the user's client
         return observed(client, called, "block", notes=notes, says=say, **options)
 
     def _entered(self, block: AbstractContextManager[Diagnosis]) -> Diagnosis:
@@ -98,7 +98,7 @@ def observed(client: distributed.Client, name: str, what: str, **options: Any) -
     with tempfile.TemporaryDirectory(prefix="scalescope-block-") as folder:
         block = Block(client, Path(folder), name, what, **options)
         block.begin()
-        del client  # so that its owner can release it
+        del client  # keep no reference to the user's client
         try:
             yield found
         except BaseException as error:

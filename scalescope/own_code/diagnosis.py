@@ -57,9 +57,9 @@ class Diagnosis(Shown):
     def judge(self, folder: Path, end: str = "", packages: Mapping[str, str] | None = None, rounds: Any = None) -> None:
         """Judge the records in a folder (`scalescope.own_code.record`).
 
-        `end`: a sentence on the end of the program's process, if that came before the end of the recording.
+        `end`: a sentence on how the program's process ended, if it ended before the recording did.
         `packages`: versions of packages in the program's Python; None: in this one.
-        `rounds`: the fact of that name, if this cluster is one of several that were made one after another.
+        `rounds`: the fact `rounds`, if this cluster is one of several that were made one after another.
         """
         recorded = Recorded.read(folder)
         recorded.attempt.facts["rounds"] = rounds
@@ -71,7 +71,7 @@ class Diagnosis(Shown):
 
     @property
     def name(self) -> str:
-        """Name of the script or block, with the number of its cluster if that is not the first."""
+        """Name of the script or block, with the number of the cluster unless that is the first."""
         return self._shown().sweep.workload
 
     @property
@@ -178,7 +178,7 @@ def _judged(
 
 
 def _complete(recorded: Recorded, spools: Path, end: str) -> None:
-    """Add to an unfinished recording its workers, and the reason why it did not end."""
+    """Add to an unfinished recording its workers, and the reason why it is unfinished."""
     if end and not recorded.attempt.raised:
         recorded.attempt.raised = end
     workers = worker_rows(recorded.members)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from scalescope.own_code.block import Block
 
 MOST = 1_000  # most clusters of a script that are recorded
-SHORT_S = 0.01  # seconds; a shorter call that closes a client or cluster is not noted
-LAST_S = 20.0  # longest wait of Python's exit for the end of a recording, in seconds
+SHORT_S = 0.01  # seconds; shorter calls that close a client or cluster are not noted
+LAST_S = 20.0  # seconds for which Python's exit waits for recordings to end
 _OTHERS = ("Client-worker-", "Client-scalescope-")  # prefixes of the ids of clients of tasks and of recorders
 
 
@@ -50,17 +50,17 @@ class Guest:
         self._functions = Instrumented()
         self._noting = Noting(self._failed)
         self._recordings: dict[str, _Recording] = {}  # recordings by address of the scheduler
-        self._behind: list[threading.Thread] = []  # threads that end recordings
-        # Lines of code that began to make clusters, and when; a line is empty if a client made the cluster
+        self._behind: list[threading.Thread] = []  # background threads that end recordings
+        # By cluster: the line of code that made it (empty if a client did), and when that began
         self._lines = weakref.WeakKeyDictionary[Any, tuple[str, float]]()
-        self._clients = self._count = 0  # numbers of clients begun and of clusters recorded
+        self._clients = self._count = 0  # number of clients so far, and of recorded clusters
         self._lock = threading.RLock()
-        self._own = threading.local()  # `now`: whether this thread runs our code
+        self._own = threading.local()  # attribute `now`: whether this thread runs our code
         self._told: set[str] = set()
 
     def imported(self, module: ModuleType) -> None:
         """Install hooks in a module that has just been imported."""
-        if module.__name__ == "dask.threaded":  # Dask's schedulers import this short module
+        if module.__name__ == "dask.threaded":  # all of Dask's own schedulers import this small module
             hook = Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
             self._functions.put(module.get_async, hook)
             return
@@ -191,7 +191,7 @@ class Guest:
             raise
         with self._lock:
             is_over = self._recordings.get(address) is not recording
-        if is_over:  # another thread has closed its clients
+        if is_over:  # another thread has closed the clients meanwhile
             self._close(recording, None)
 
     def _begun(self, client: Client, number: int, line: str) -> Block:
@@ -221,14 +221,14 @@ class Guest:
         return block
 
     def _follow(self, cluster: Any) -> None:
-        """Notice the end of a cluster whose class has a `close` of its own."""
+        """Notice when a cluster is closed whose class overrides `close`."""
         for each in type(cluster).__mro__:
             close = vars(each).get("close")
             if close is not None and not each.__module__.startswith("distributed."):
                 self._functions.put(close, Hook(self._cluster_closes, failed=self._failed))
 
     def _left_by(self, client: str) -> list[str]:
-        """Addresses of the schedulers whose last client this was."""
+        """Forget a client; returns addresses of schedulers that have no client left."""
         left = []
         with self._lock:
             for address, recording in self._recordings.items():
@@ -238,18 +238,18 @@ class Guest:
         return left
 
     def _ends(self, addresses: list[str]) -> None:
-        """End recordings before the hooked function goes on; in another thread if waiting could last for ever.
+        """End recordings before the hooked function goes on; in another thread if waiting could last forever.
 
-        The scheduler may need this thread's event loop. And if the garbage collector closes a client, this may be any
-        thread, even one of the recorder.
+        Waiting could last forever if the scheduler needs this thread's event loop, or if the garbage collector closes
+        the client, because that may happen in any thread, even in the recorder's.
         """
         known = [address for address in addresses if address in self._recordings]
-        if not known or sys.is_finalizing():  # at Python's end, a new thread would never begin
+        if not known or sys.is_finalizing():  # while Python exits, a new thread would never start
             return
         if asyncio._get_running_loop() is None and sys._getframe(4).f_code.co_name != "__del__":
             self._end(known, _raised())
             return
-        end = unheard(partial(self._end, known, None), self._failed)  # nobody waits for this thread
+        end = unheard(partial(self._end, known, None), self._failed)  # nobody else sees errors of this thread
         self._behind.append(threading.Thread(target=end, name="scalescope", daemon=True))
         self._behind[-1].start()
 
@@ -291,8 +291,8 @@ class Guest:
 
 @dataclass
 class _Recording:
-    clients: set[str]  # ids of its open clients
-    block: Block | None = None  # None until it has begun
+    clients: set[str]  # ids of open clients of the scheduler
+    block: Block | None = None  # None until the recording has begun
 
 
 class _Ours:
@@ -326,7 +326,7 @@ def _at_exit(function: Callable[[], None]) -> None:
 
 
 def _interrupted_again() -> None:
-    """Make Python end by SIGINT again: any `eval` or `exec` after the interrupt makes Python forget it."""
+    """Make Python exit as interrupted: after Ctrl-C, any later `eval` or `exec` makes Python forget the interrupt."""
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")  # noqa: S102 - our own text
 
@@ -344,7 +344,7 @@ def _address(cluster: Any) -> str:
 
 
 def _is_loop_of(each: Any) -> bool:
-    """Whether this thread runs the event loop of a client or cluster, so that it must not wait."""
+    """Whether this thread runs the event loop of the client or cluster, so that waiting would block it."""
     running = asyncio._get_running_loop()
     return running is not None and running is getattr(each.loop, "asyncio_loop", None)
 

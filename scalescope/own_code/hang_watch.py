@@ -1,6 +1,6 @@
 """Notices a standstill of a cluster while the user's code runs, and reports it once.
 
-A wait of the program in a call of the client that no task explains, such as `scatter`, is reported, too.
+It also reports if the program waits in a call of the client, such as `scatter`, while there are no tasks.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch, Look
 
-CALL_STILL_S = 7.0  # seconds of such a wait until a message, which comes within ten by looks two seconds apart
-MOST_FAILURES = 3  # failed looks in a row that end the watch
+CALL_STILL_S = 7.0  # seconds until such a wait is reported: with a look every 2 s, within ten
+MOST_FAILURES = 3  # the watch ends after so many failed looks in a row
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HangWatch:
     def __init__(
         self, client: Client, says: Callable[[Hang, float], object], program: ClientWatch | None = None
     ) -> None:
-        self.found: Standstill | None = None  # the standstill; None while something moves
+        self.found: Standstill | None = None  # the present standstill; None while something moves
         self._calls, self._says = ClientCalls(client), says
         self._program = program  # the thread that uses the cluster; None if that is unknown
         self._told, self._told_call, self._over = False, False, threading.Event()
@@ -57,7 +57,7 @@ class HangWatch:
         self.found = None
 
     def _watch(self) -> None:
-        # File of functions that the script sends by value; a notebook has no file
+        # File that defines functions which the script sends by value; empty in a notebook
         script = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or "")
         watch, failures = ClusterWatch(self._calls, sent_from=script), 0
         while failures < MOST_FAILURES and not self._over.wait(INTERVAL_S):
@@ -65,7 +65,7 @@ class HangWatch:
                 look = watch.look()
             except Exception as error:  # noqa: BLE001 - an old, busy or closed cluster, or a broken connection
                 logger.info("the cluster could not be examined: %r", error)
-                self.found, failures = None, failures + 1  # a standstill may be over
+                self.found, failures = None, failures + 1  # the standstill may be over by now
                 continue
             self.found, failures = look.standing if look.stands else None, 0
             if look.stands and look.standstill is not None and not self._told:
@@ -76,12 +76,12 @@ class HangWatch:
                 self._says(hang, look.time)
 
     def _without_tasks(self, look: Look) -> Hang | None:
-        """A wait of the program for the cluster, while the scheduler has no task that has not ended."""
+        """A long wait of the program for the cluster while the scheduler has no unfinished task."""
         waits = self._program.awaits() if self._program and not any(look.seen["left"].values()) else None
         if waits is None:
             return None
         where, call, seconds = waits
-        since = max(look.time - seconds, look.moved)  # the call may have waited for tasks, whose results are to come
+        since = max(look.time - seconds, look.moved)  # until then, the call may have waited for tasks
         if look.time - since < CALL_STILL_S:
             return None
         said = f"The program waits in `{call or 'a call'}`" + (f" at {where}" if where else "")

@@ -1,7 +1,7 @@
 """Magics of notebooks.
 
-`%%scalescope` on a cell: it is recorded, and its verdict and picture stand below it. `%scalescope watch`: what the
-client's cluster does.
+`%%scalescope` on a cell records it, and shows verdict and picture below it. `%scalescope watch` shows what the client's
+cluster does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scalescope.capture.partition_calls import noted
 from scalescope.errors import ScalescopeError
 from scalescope.own_code.diagnose import checked, current_client, observed, say
 
-FILE = "/notebook/cell.py"  # name of the code of a recorded cell, in lines that people read
+FILE = "/notebook/cell.py"  # file name of a recorded cell, for names of lines such as `cell.py:3`
 
 
 COMMAND = (sys.executable, "-c", "from scalescope.cli.main import main; main()")
@@ -41,7 +41,7 @@ def register(shell: Any) -> None:
 
 
 def _command(line: str) -> None:
-    """Run a command with what it prints below the cell; `watch` takes the current client's cluster."""
+    """Run a command and show its output below the cell; `watch` takes the current client's cluster."""
     words = shlex.split(line)
     if words[:1] == ["watch"] and not any("://" in each for each in words):
         words.insert(1, _address())
@@ -68,15 +68,15 @@ def _address() -> str:
 
 
 def _cell(shell: Any, variable: str, cell: str) -> None:
-    """Run a cell and show what held it back. `variable`: the client's; empty: Dask's current client."""
+    """Run a cell and show its diagnosis. `variable`: name of the client's variable; empty: Dask's current client."""
     client = shell.user_ns.get(variable) if variable else current_client()
     watch = ClientWatch(SimpleNamespace(__code__=compile("", FILE, "exec")), address=checked(client))  # type: ignore[arg-type]
     compiler, found = shell.compile, None
     usual = compiler.get_code_name
-    compiler.get_code_name = lambda *_: FILE  # so that lines of the cell have a name that people know
+    compiler.get_code_name = lambda *_: FILE  # gives lines of the cell a readable file name
     try:
         with noted(()) as notes, observed(client, "the cell", "block", watch=watch, notes=notes, says=say) as found:
-            done = shell.run_cell(f"#\n{cell}")  # the added line stands for the line of the magic
+            done = shell.run_cell(f"#\n{cell}")  # the added line replaces the magic's, so that line numbers fit
     finally:
         compiler.get_code_name = usual
     if done.success:

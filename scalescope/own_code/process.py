@@ -1,8 +1,8 @@
-"""Runs a process that gets the signals which this process gets, and ends when this process is killed.
+"""Runs a process that gets the same signals as this process, and ends when this process is killed.
 
-It shares the terminal and the process group. A signal to the group, such as Ctrl-C, reaches it directly; a signal to
-this process alone is passed on. A witness tells the two apart: a process of the group that only notes which signals
-it gets.
+The process shares our terminal and process group. A signal to the group, such as Ctrl-C, reaches it directly; a signal
+to this process alone is passed on. A witness tells the two apart: another process of the group, which only notes the
+signals that it gets.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def end_by(number: int) -> None:
 
 
 def _signal(waited: Collection[int]) -> int:
-    """The next of these blocked signals, within `LOOK_S`; 0 if there is none."""
+    """Wait up to `LOOK_S` for one of these blocked signals; 0 if none comes."""
     if hasattr(signal, "sigtimedwait"):
         received = signal.sigtimedwait(waited, LOOK_S)
         return received.si_signo if received else 0
@@ -87,17 +87,17 @@ def _signal(waited: Collection[int]) -> int:
 
 
 def _forget(numbers: Collection[int]) -> None:
-    """Drop these blocked signals if they have come, since they were meant for a process that has ended."""
+    """Discard pending ones of these blocked signals: they were meant for the process that has ended."""
     while pending := signal.sigpending() & set(numbers):
         signal.sigwait(pending)
 
 
 class _Witness:
-    """A process of the same group that notes which signals it gets; create it while these are blocked."""
+    """A process of the same group that notes which signals it gets; create it while these signals are blocked."""
 
     def __init__(self, heard: Sequence[int], prepare: Callable[[], None]) -> None:
         self._noted, notes = os.pipe()
-        self._last: dict[int, float] = {}  # time at which it last got each signal
+        self._last: dict[int, float] = {}  # when the witness last got a signal, by its number
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -109,7 +109,7 @@ class _Witness:
         os.close(notes)
 
     def has_got(self, number: int) -> bool:
-        """Whether the witness, too, got a signal that this process has just got."""
+        """Whether the witness also got the signal that this process has just got."""
         until = time.monotonic() + WITNESS_S
         while True:
             left = until - time.monotonic()

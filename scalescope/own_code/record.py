@@ -35,8 +35,8 @@ class Recorded:
     threads: Mapping[str, int]  # threads by address of the worker
     started_at: str
     real_s: float
-    over: bool = True  # False: the recording process ended before its recording
-    members: list[list[Any]] = field(default_factory=list)  # workers that came and left, if it is not over
+    over: bool = True  # False if the process ended before its recording did
+    members: list[list[Any]] = field(default_factory=list)  # workers that came or left; only while `over` is False
 
     def write(self, folder: Path) -> None:
         """Replace the file; a reader sees either the old facts or the new ones."""
@@ -75,7 +75,7 @@ def events(folder: Path, since: int = 0) -> Iterator[tuple[int, dict[str, Any]]]
             for line in stream:
                 if line.endswith(b"\n"):
                     since += len(line)
-                    with suppress(ValueError):  # the disk was full within a line
+                    with suppress(ValueError):  # incomplete line: the disk was full
                         yield since, json.loads(line)
     except FileNotFoundError:
         return

@@ -1,1 +1,1 @@
-"""Does a pull request make a workload slower, and why? Base and head are compared, and the answer is a comment."""
+"""Compares base and head of a pull request; comments whether and why the head makes a workload slower."""

@@ -29,15 +29,15 @@ class Notice(Mapped):
 class PullRequestAnswer(Mapped):
     """Whether the head is slower than the base."""
 
-    question: str  # digest of the question, which a later commit of the pull request asks again
-    base: str  # id of its commit
+    question: str  # digest of the question; the same for later commits of the pull request
+    base: str  # id of the base commit
     head: str
     line: str  # the answer in a sentence
     changed: bool  # True if any comparison showed a difference
     status: int  # exit status
     table: str = ""  # table in Markdown
     reasons: tuple[str, ...] = ()  # a sentence for each comparison that differs
-    remarks: tuple[str, ...] = ()  # sentences: requirements, and what was not compared
+    remarks: tuple[str, ...] = ()  # sentences on requirements, and on what was not compared
     notices: tuple[Notice, ...] = ()
 
     @classmethod
@@ -82,7 +82,7 @@ class PullRequestAnswer(Mapped):
 
 
 def write_summary(answer: PullRequestAnswer) -> None:
-    """Add the answer to the summary of a GitHub job; nothing elsewhere."""
+    """Add the answer to the summary of the GitHub job; does nothing outside GitHub."""
     if path := os.environ.get("GITHUB_STEP_SUMMARY", ""):
         with Path(path).open("a", encoding="utf-8") as summary:
             summary.write(answer.to_markdown())

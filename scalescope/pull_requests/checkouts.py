@@ -17,8 +17,8 @@ from scalescope.errors import EnvironmentFailed, InvalidField, UsageError
 from scalescope.model.environment import Environment, requirement
 from scalescope.redaction import passed_on
 
-TIMEOUT_S = 120.0  # seconds for a Python that makes an environment, or looks for a module
-# Variables by which the CI systems name the branch or commit that a pull request goes to
+TIMEOUT_S = 120.0  # seconds for a Python process to make an environment or to look for a module
+# CI variables with the target branch or base commit of a pull request, and a prefix for the value
 _BASES = {"GITHUB_BASE_REF": "origin/", "CI_MERGE_REQUEST_DIFF_BASE_SHA": ""}
 _SITE = "import site; print(*site.getsitepackages(), sep='\\n')"
 _FIND = "import importlib.util as u, sys; s = u.find_spec(sys.argv[1]); print(s.origin or '' if s else '')"
@@ -29,10 +29,10 @@ class Checkout:
     """One side of a pull request."""
 
     commit: str  # 40 hexadecimal digits
-    folder: Path  # its files
-    environment: str  # environment in the form of a point: `base = /path/to/bin/python`
+    folder: Path  # folder with its files
+    environment: str  # the axis value `environment`: `base = /path/to/bin/python`
     python: str
-    importable: tuple[str, ...]  # its folders that come first in the search for modules
+    importable: tuple[str, ...]  # folders of the checkout that come first in `sys.path`
 
     def finds(self, module: str) -> bool:
         """Whether this side has a module.
@@ -53,7 +53,7 @@ class Checkout:
 
 
 def module_of(workload: str) -> str:
-    """`package.module:function`, or the same of a file in its folder; both sides import it by this name."""
+    """The name by which both sides import a workload: `MODULE:FUNCTION`, also for a workload given as a file."""
     place, _, function = workload.rpartition(":")
     path = PurePosixPath(place)
     if place.endswith(".py") and (path.is_absolute() or ".." in path.parts):
@@ -84,11 +84,11 @@ def both(
     base: str,
     head: str,
     *,
-    workloads: Sequence[str] = (),  # workloads as they were given; imports come from the folders of their files, too
-    requirements: str = "",  # file that pins the packages of its side; empty: those of this Python
+    workloads: Sequence[str] = (),  # as the user gave them; the folders of their files are importable, too
+    requirements: str = "",  # file in each checkout that pins its packages; empty: this Python's packages
     says: Callable[[str], None] = lambda text: None,
 ) -> Iterator[tuple[Checkout, Checkout]]:
-    """Check out both commits into a temporary folder, which goes away with the block."""
+    """Check out both commits into a temporary folder, which is removed at the end of the block."""
     with ExitStack() as stack:
         kept = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="scalescope-pull-"))).resolve()
         found = []
@@ -115,7 +115,7 @@ def _importable(tree: Path, workloads: Sequence[str]) -> tuple[str, ...]:
 
 
 def _python(place: Path, python: str, importable: Sequence[str]) -> str:
-    """A Python with the packages of another one, which imports from these folders first."""
+    """Make a Python with the packages of `python` that imports from these folders first."""
     packages = _run(python, "-c", _SITE).splitlines()
     _run(python, "-m", "venv", "--without-pip", str(place))
     own = str(place / "bin" / "python")

@@ -11,22 +11,22 @@ from urllib.parse import quote
 
 from scalescope.forge import GITHUB, GITLAB, LONGEST_TEXT, Forge
 
-PAGE, MOST_PAGES = 100, 30  # comments of an answer of the forge, and most answers that are read
+PAGE, MOST_PAGES = 100, 30  # comments per page of the API; most pages that are read
 
 
 @dataclass(frozen=True)
 class Discussion:
-    """Where comments are."""
+    """The comments of a pull request or merge request, as paths of the forge's API."""
 
     forge: Forge
     comments: str  # path of all comments
-    comment: str  # path before the id of one
-    edit: str  # HTTP method that edits one
+    comment: str  # path of one comment, without its id
+    edit: str  # HTTP method that edits a comment
 
     def tell(self, marker: str, text: str, *, worth: bool) -> str:
-        """Bring our comment up to date, the one that begins with `marker`; return `made`, `edited`, or nothing.
+        """Update our comment (it begins with `marker`); return `made`, `edited`, or an empty text.
 
-        A new comment is made only if there is something `worth` saying.
+        Without an earlier comment, a new one is made only if the text is `worth` it.
         """
         body = f"{marker}\n{text}"[:LONGEST_TEXT]
         known = self._find(marker)
@@ -71,5 +71,5 @@ _KNOWN: tuple[Callable[[], Discussion | None], ...] = (_of_github, _of_gitlab)
 
 
 def discussion() -> Discussion | None:
-    """The pull request that this process runs for, by the variables of the CI system; None outside of one."""
+    """The comments of the pull request that this CI job runs for, by CI variables; None without a pull request."""
     return next((found for each in _KNOWN if (found := each())), None)

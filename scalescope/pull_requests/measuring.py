@@ -28,21 +28,21 @@ from scalescope.studies.comparison.judge import ComparisonDecision, Family, Pair
 from scalescope.studies.comparison.report import whole_table
 from scalescope.studies.running import StudyResult
 
-# Share of comparisons of equals with a false alarm; lower than for `compare`, because every push asks again
+# Probability of a false alarm when nothing changed; lower than for `compare`, because every push compares again
 ALPHA = 0.005
 
 
 @dataclass(frozen=True)
 class PullRequestQuestion:
-    """What is compared."""
+    """What to compare."""
 
-    workloads: tuple[str, ...]  # workloads as they were given
-    axes: Mapping[str, Sequence[Scalar]]  # sizes; all combinations are compared
+    workloads: tuple[str, ...]  # workloads as the user gave them
+    axes: Mapping[str, Sequence[Scalar]]  # values by axis (sizes); all combinations are compared
     study: Mapping[str, Any]  # further parameters of a comparison
     folder: str  # folder of the repository
     base: str = ""
     head: str = "HEAD"
-    requirements: str = ""  # file that pins packages
+    requirements: str = ""  # file in the repository that pins packages
     require: tuple[str, ...] = ()
     minutes: float = 60.0
 
@@ -130,7 +130,7 @@ def _compare(
 
 
 def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]) -> bool:
-    """Whether both sides have the workload; a remark names a new one, and one that the head lacks is refused."""
+    """Whether both sides have the workload. Adds a remark on a new workload; refuses one that the head lacks."""
     if ":" not in workload:
         return True
     module = checkouts.module_of(workload).rpartition(":")[0]
@@ -143,7 +143,7 @@ def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]
 
 
 def _told(pair: PairedComparison) -> PairedComparison:
-    """The decision, without differences below the smallest effect: they may be none, however sure they seem."""
+    """The comparison; a difference below the smallest effect becomes undecided, even if it is significant."""
     small = pair.different and pair.size < math.log1p(pair.question.smallest_effect)
     return replace(pair, decision=ComparisonDecision.UNDECIDED) if small else pair
 
@@ -174,7 +174,7 @@ def _reason(compared: _Compared, pair: PairedComparison) -> str:
 
 
 def _remark(compared: _Compared, pair: PairedComparison) -> str:
-    """Why a comparison is undecided; empty if it is not."""
+    """Why a comparison is undecided; empty if it is decided."""
     if pair.decision is not ComparisonDecision.UNDECIDED:
         return ""
     if PairedComparison.from_mapping(compared.result.result).different:

@@ -12,7 +12,7 @@ LINE = re.compile(r"([^\s:()]+\.py):(\d+)")  # `job.py:61` in a text
 
 
 def place(why: Mapping[str, Any], folder: Path, changed: Mapping[str, Sequence[int]], workload: str) -> tuple[str, int]:
-    """File and line in the checkout `folder`; `why` is what `RunDifference.to_mapping` gave, or empty.
+    """File and line in the checkout `folder`; `why`: the result of `RunDifference.to_mapping`, or empty.
 
     It is the changed line of the function whose tasks take longer, else the line that the difference or its cause
     names, else the workload's function (`FILE:FUNCTION`).
@@ -51,7 +51,7 @@ def _span(path: Path, function: str) -> range:
 
 
 def _file(name: str, folder: Path, changed: Mapping[str, Sequence[int]]) -> str:
-    """Path in the checkout of a file that is named by the end of its path; changed files come first."""
+    """Path in the checkout of the file whose path ends with `name`; changed files are preferred."""
     every = [*changed, *sorted(str(each.relative_to(folder)) for each in folder.rglob(Path(name).name))]
     ends = name.removeprefix(f"{folder}/")
     return next((each for each in every if f"/{each}".endswith(f"/{ends}") and (folder / each).is_file()), "")

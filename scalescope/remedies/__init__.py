@@ -1,8 +1,8 @@
-"""Rewrites of a user's source that apply remedies; one file each, and none of them runs anything.
+"""Rewrites of a user's source that apply remedies: one per file; a rewrite never runs anything.
 
-A rewrite takes a module, a finding and the line that it names. It returns the patched module, the parameter to change
-where a caller outside of the module gives the number, or why it leaves the code alone: it changes only what it knows
-exactly, and `scalescope.fixing` proves the rest by running both.
+A rewrite takes a module, a finding and the line that the finding names. It returns the patched module, or the parameter
+to change if a caller outside the module passes the number, or why it leaves the code alone. It changes only code that
+it understands exactly; `scalescope.fixing` tests the effect by running both versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
-# Code of a cause -> rewrites, the one to be tried first in front
+# Code of a cause -> rewrites, in the order in which they are tried
 REWRITES: Mapping[str, tuple[str, ...]] = {
     "results-awaited-in-loop": (
         *(_LOOP, _BATCHES, _WINDOW, _PERSIST, _COROUTINES),

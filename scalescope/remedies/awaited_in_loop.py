@@ -6,7 +6,7 @@ for x in items:                                     for x, future in [(x, client
     write(x, r)                                         write(x, r)
 ```
 
-What the loop does with a result stays in the loop, in its order. It is refused where that could change what is sent.
+What the loop does with results stays in the loop, in order. If that could change what is sent, it is not rewritten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from scalescope.remedies.source import (
 )
 
 SENDS = ("submit", "compute")
-# Functions that use up a generator before any of its results is needed
+# Functions that take all items of a generator before they return
 WHOLE = {"sum", "list", "tuple", "set", "dict", "sorted", "max", "min", "frozenset"}
 LEAVES = cst.Break | cst.Return | cst.Raise | cst.Yield | cst.Await | cst.Try | cst.Global | cst.Nonlocal | cst.Del
 UNCERTAIN = "other effects of the loop's rounds would happen in another order"
@@ -60,7 +60,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     waiting = [each for each in walk(module) if isinstance(each, Loop) and _awaited(each)]
     near = source.nearest(waiting, place) or (waiting if len(waiting) == 1 and place is None else [])
-    if not near and place is not None:  # samples name the line of a loop's body, or of a function that is called there
+    if not near and place is not None:  # the place may be in the loop's body, or in a function that the body calls
         near = [each for each in waiting if _is_in(source, each, place)]
         near = near if len(near) == 1 else []
     return answer(_rewritten, source, near, "no loop that awaits results was found at that line")
@@ -72,7 +72,7 @@ def _is_in(source: Source, node: cst.CSTNode, place: Place) -> bool:
 
 
 def _awaited(loop: Loop) -> list[Awaited]:
-    """What is awaited in a loop, but not in loops and functions within it."""
+    """Expressions that a loop itself awaits, without those in inner loops and functions."""
     found: list[Awaited] = []
     waiting: list[cst.CSTNode] = [loop.body] if isinstance(loop, cst.For) else _element(loop)
     while waiting:
@@ -86,7 +86,7 @@ def _awaited(loop: Loop) -> list[Awaited]:
 
 
 def _of_actor(call: cst.Call, loop: Loop) -> Awaited | None:
-    """The wait for a method of what the loop goes through: `[actor.step(x).result() for actor in actors]`."""
+    """A wait for a method of the loop's own items: `[actor.step(x).result() for actor in actors]`."""
     names = targets(loop.target if isinstance(loop, cst.For) else loop.for_in.target)
     match call:
         case cst.Call(
@@ -130,7 +130,7 @@ def _rewritten(source: Source, loop: Loop) -> Patched:
 
 
 def _check_task(source: Source, awaited: Awaited) -> None:
-    """Refuse tasks that change a global variable: the next one may need it."""
+    """Refuse tasks that change a global variable, because the next task may need the new value."""
     names = used(awaited.sent)
     for each in source.all(cst.FunctionDef):
         if each.name.value in names and any(isinstance(node, cst.Global | cst.Nonlocal) for node in walk(each)):
@@ -182,7 +182,7 @@ def _is_consumed(source: Source, loop: cst.GeneratorExp) -> bool:
 def _gathered(
     source: Source, loop: cst.ListComp | cst.GeneratorExp, awaited: Awaited, chain: list[cst.CompFor]
 ) -> Patched:
-    """The comprehension of an awaited result itself, as `client.gather`, `task.map(...).result()` or `dask.compute`."""
+    """Rewrite a comprehension of plain results as `client.gather`, `task.map(...).result()` or `dask.compute`."""
     call, over = awaited.sent, source.text(loop.for_in)
     if awaited.lazy:
         computed = f"dask.compute(*[{source.text(call)} {over}])"
@@ -245,7 +245,7 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
     over = f"for {source.text(loop.target)} in {source.text(loop.iter)}"
     header, result, needs = _header(source, awaited, kept, over)
     first = rest[0]
-    if awaited.lazy and len(rest) == 1 and _is_bare(first, awaited.whole):  # the results themselves are not used
+    if awaited.lazy and len(rest) == 1 and _is_bare(first, awaited.whole):  # the results are not used
         line = source.statements(f"dask.compute(*[{source.text(awaited.sent)} {over}])\n")[0]
         line = line.with_changes(leading_lines=[*loop.leading_lines, *_comments(loop)])
         return _patched(source.edited({loop: becomes(line)}), "dask")
@@ -260,14 +260,14 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
 
 
 def _comments(loop: cst.For) -> list[cst.EmptyLine]:
-    """Comments on the lines of a loop, as lines of their own."""
+    """The comments within a loop, each as a separate line."""
     found = [each for each in walk(loop) if isinstance(each, cst.Comment)]
     own = [each for line in loop.leading_lines for each in walk(line)]
     return [cst.EmptyLine(comment=each) for each in found if each not in own]
 
 
 def ahead_effects(source: Source, ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Statements before the wait without the calls that send tasks, or that only add to a graph."""
+    """Code before the wait that may have effects: without calls that send tasks or only add to a graph."""
     calls, lazy = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call)], lazy_functions(source)
     sends = [each for each in calls if called(each) in SENDS or lazily(each, lazy)]
     rest = _Without(*sends)
@@ -318,7 +318,7 @@ def _is_bare(line: cst.CSTNode, call: cst.Call) -> bool:
 
 
 def _used_elsewhere(source: Source, loop: cst.For) -> set[str]:
-    """Names that the function uses outside of the loop, after which they keep the values of the last round."""
+    """Names that the function also uses outside the loop, so that their values after the last round matter."""
     function = source.function(loop)
     gone = function.visit(_Without(loop))
     return used(gone) if isinstance(gone, cst.CSTNode) else set()
@@ -328,7 +328,7 @@ def _used_elsewhere(source: Source, loop: cst.For) -> set[str]:
 
 
 def _header(source: Source, awaited: Awaited, kept: Sequence[str], over: str) -> tuple[str, str, str]:
-    """What is sent for all rounds as an expression, the name of what comes back in a round, and a module to import."""
+    """Expression that sends everything, name of a round's result or future, and module to import (or empty)."""
     text, result = source.text(awaited.sent), source.unused("result" if awaited.lazy else "future")
     row = f"({', '.join([*kept, text])})" if kept else text
     if not awaited.lazy:
@@ -337,14 +337,14 @@ def _header(source: Source, awaited: Awaited, kept: Sequence[str], over: str) ->
 
 
 def _given(awaited: Awaited) -> list[cst.CSTNode]:
-    """Expressions that are evaluated to send a task; a chain of methods of a collection only adds to its graph."""
+    """Arguments that are evaluated when a task is sent; none for collections, whose methods only add to a graph."""
     if awaited.lazy or not isinstance(awaited.sent, cst.Call):
         return []
     return [arg.value for arg in awaited.sent.args]
 
 
 def _check_shared(others: Sequence[cst.CSTNode], sent: Sequence[cst.CSTNode], own: Sequence[str]) -> None:
-    """Refuse where what follows a result may change what a later round sends."""
+    """Refuse if the code after a result may change what a later round sends."""
     needed = used(*sent)
     rebound = (bound(*others) | _augmented(others)) & (needed | set(own))
     if rebound:
@@ -361,7 +361,7 @@ def _augmented(nodes: Sequence[cst.CSTNode]) -> set[str]:
 
 
 def _modules(nodes: Sequence[cst.CSTNode]) -> set[str]:
-    """Modules whose functions are called: that does not change them, unless they keep a state."""
+    """Names of modules whose functions do not change the module's own state."""
     return {"np", "numpy", "pd", "pandas", "os", "json", "math", "time", "dask", "sys", "logging"}
 
 
@@ -371,7 +371,7 @@ def _patched(source: Source, needs: str) -> Patched:
 
 
 class _Without(cst.CSTTransformer):
-    """Takes nodes out: an expression becomes `None`, a statement goes."""
+    """Removes nodes: an expression becomes `None`, a statement disappears."""
 
     def __init__(self, *gone: cst.CSTNode) -> None:
         super().__init__()

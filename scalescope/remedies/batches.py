@@ -1,4 +1,4 @@
-"""Batches that a loop sends one after another: larger ones, so that all of the work is sent at once.
+"""Makes batches that a loop sends one after another larger, so that all of the work is sent at once.
 
 ```
 for start in range(0, len(items), 8):                      for start in range(0, len(items), 64):
@@ -38,7 +38,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def longer(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Make batches, each of which is one task, longer by the factor in the finding."""
+    """Make batches (each is one task) longer, by the factor in the finding."""
     times = times_as_much(finding)
     return NotHere("the finding names no size") if times is None else _resized(module, place, lambda now: now * times)
 
@@ -55,7 +55,7 @@ def _resized(module: cst.Module, place: Place | None, change: Callable[[int], in
 
 
 def _steps(source: Source, call: cst.Call) -> list[cst.BaseExpression]:
-    """The steps to change together: that of a range, and those of slices `items[start : start + step]` in its loop."""
+    """The steps of slices `items[start : start + step]` in a loop over a range, to change with the range's step."""
     loop = source.parent(call)
     if not isinstance(loop, cst.For | cst.CompFor) or not isinstance(loop.target, cst.Name):
         return []

@@ -1,6 +1,6 @@
 """What each task loads or sets up again: `functools.lru_cache` on a function that only reads and computes.
 
-What it returns must not be changed by its callers, nor by the methods of its own class.
+The function's result may be changed neither by its callers nor by the methods of its class.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READS = {
     *("pd.read_csv", "pd.read_parquet", "pd.read_json", "pd.read_pickle", "open", "gzip.open", "lzma.open", "bz2.open"),
 }
 KEPT = 8  # results that are kept in each process
-PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` is not plain
+PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` has effects
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -83,7 +83,7 @@ def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> N
 
 
 def _is_seeded(node: cst.CSTNode) -> bool:
-    """Whether it makes random numbers that are the same each time."""
+    """Whether a node makes a random generator with a seed, so that its numbers are the same each time."""
     match node:
         case cst.Call(func=cst.Attribute(value=cst.Call() as made)) if called(made) == "default_rng":
             return bool(made.args)
@@ -93,7 +93,7 @@ def _is_seeded(node: cst.CSTNode) -> bool:
 
 
 def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
-    """Whether objects of a class stay as they were made, which only reads or computes."""
+    """Whether no method changes objects of a class, and `__init__` only reads or computes."""
     for each in source.all(cst.FunctionDef, made):
         if each.name.value == "__init__":
             _check_only_reads(source, each, "__init__")
@@ -103,7 +103,7 @@ def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
 
 
 def _makes_frozen(source: Source, function: cst.FunctionDef) -> bool:
-    """Whether a function returns a new object of a class of the module whose objects nothing changes."""
+    """Whether a function returns a new object of a class of the module that `_is_frozen`."""
     made = {each.name.value: each for each in source.all(cst.ClassDef)}
     match [each.value for each in walk(function.body) if isinstance(each, cst.Return)]:
         case [cst.Call(func=cst.Name(value=name))] if name in made:
@@ -112,7 +112,7 @@ def _makes_frozen(source: Source, function: cst.FunctionDef) -> bool:
 
 
 def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
-    """Refuse where a caller may change what all callers would then share."""
+    """Refuse if a caller may change the result, which all callers would share."""
     holder = source.parent(call)
     if not isinstance(holder, cst.Assign):
         if isinstance(holder, cst.Subscript | cst.Attribute):
@@ -131,7 +131,7 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
 
 
 def _stores(source: Source, node: cst.CSTNode) -> bool:
-    """Whether a part of a variable's value is changed, as in `table[key].append(x)`."""
+    """Whether a part of a variable's value is changed here, as in `table[key].append(x)`."""
     while isinstance(up := source.parent(node), cst.Attribute | cst.Subscript | cst.Call):
         if isinstance(up, cst.Attribute) and up.attr.value in ADDING | TAKING:
             return True

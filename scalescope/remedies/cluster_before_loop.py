@@ -1,4 +1,4 @@
-"""A cluster or client that is made and closed in each round of a loop: it is made before the loop, and closed after."""
+"""Makes a cluster or client before a loop and closes it after the loop, instead of in each round."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def kept(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Keep what a function without parameters makes and returns, where the module closes nothing."""
+    """Cache the cluster or client that a function without parameters returns, if the module closes nothing."""
     source = Source(module)
     functions = [each for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)]
     return answer(_cached, source, source.nearest(functions, place), "no function makes the cluster")

@@ -50,7 +50,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def _makes(call: cst.Call) -> bool:
-    """Whether it makes a cluster of this machine."""
+    """Whether the call makes a cluster on this machine."""
     match called(call):
         case "LocalCluster":
             return True
@@ -96,7 +96,7 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
 
 
 def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
-    """Threads of `DaskTaskRunner(cluster_kwargs={...})`; without it, its cluster has the defaults of `LocalCluster`."""
+    """Edits of `DaskTaskRunner(cluster_kwargs={...})`; without `cluster_kwargs`, `LocalCluster`'s defaults apply."""
     given = argument(call, "cluster_kwargs")
     if not change:
         raise Refused(NO_NUMBER)
@@ -133,7 +133,7 @@ def _expression(source: Source, name: str, value: Scalar) -> cst.Arg:
 
 
 def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
-    """A comma between two arguments as those of the call are, without its comment."""
+    """A comma with the same white space as between the call's arguments, without a comment."""
     if not isinstance(comma, cst.Comma):
         return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     space = comma.whitespace_after

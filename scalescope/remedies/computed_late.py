@@ -1,4 +1,4 @@
-"""Data that the client gets whole to reduce it: the workers do, so that `x.compute().sum()` is `x.sum().compute()`."""
+"""Lets workers reduce data that the client would fetch whole: `x.compute().sum()` becomes `x.sum().compute()`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scalescope.remedies.source import (
     root,
 )
 
-# Methods that Dask's frames and arrays have like those of pandas and NumPy, and with the same values
+# Methods that Dask's frames and arrays share with pandas and NumPy, with the same results
 REDUCES = {"sum", "mean", "min", "max", "count", "std", "var", "any", "all", "nunique", "value_counts", "agg", "size"}
 METHODS = REDUCES | {"groupby", "fillna", "dropna", "round", "astype", "isin", "abs", "clip"}
 
@@ -54,7 +54,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
 
 
 def _chain(source: Source, node: cst.BaseExpression) -> cst.BaseExpression:
-    """The longest chain of known methods that begins with an expression and ends with one that reduces."""
+    """The longest chain of known methods that starts at an expression and ends with a reducing method."""
     best = node
     while isinstance(up := source.parent(node), cst.Attribute | cst.Subscript | cst.Call):
         if isinstance(up, cst.Call) and (up.func is not node or called(up) not in METHODS):

@@ -1,4 +1,4 @@
-"""A large argument of delayed calls in a loop: it is made a part of the graph once, by `delayed(x)`."""
+"""Puts a large argument of delayed calls in a loop into the graph only once, by `delayed(x)` before the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     made = lazy_functions(source)
     found = {call: name for call in source.all(cst.Call) if (name := lazily(call, made)) and loops(source, call)}
-    # A record names the line that sent the graph.
+    # The place may be the line that sent the graph, so calls in the same function count.
     inside = [call for call in found if place is None or _shares_function(source, call, place)]
 
     def once(source: Source, call: cst.Call) -> Patched:

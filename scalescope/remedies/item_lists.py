@@ -1,6 +1,6 @@
-"""Tasks of `client.map` or a list of `client.submit` that are too short: each gets a list of items.
+"""Gives each task of `client.map` or of a list of `client.submit` a list of items, because tasks are too short.
 
-The results are joined to one list again.
+Their results are joined into one list again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
 def _loop(
     source: Source, sends: cst.ListComp, positional: list[cst.Arg], named: list[cst.Arg]
 ) -> tuple[str, str, cst.BaseExpression]:
-    """The task's arguments and the loop's variables, as source text, and the iterable of the loop."""
+    """The task's positional arguments and the loop's target as source text, and the loop's iterable."""
     loop = sends.for_in
     if loop.inner_for_in or loop.ifs or loop.asynchronous:
         raise Refused("the loop has a condition, or several variables")
@@ -94,7 +94,7 @@ def _loop(
 
 
 def _gathered(source: Source, sends: Sends) -> cst.Call:
-    """The only call that uses the futures, of `gather`."""
+    """The call of `gather`; it must be the only use of the futures."""
     user = source.parent(sends)
     if isinstance(user, cst.Assign):
         target = user.targets[0].target

@@ -1,4 +1,4 @@
-"""What is better left out: `workers`, `pre_dispatch`, `backend`, `require` and `scheduler`, a wait, a restart."""
+"""Leaves out harmful code: `workers`, `pre_dispatch`, `backend`, `require`, `scheduler`; a wait; a restart."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:
 
 
 def _waited(line: cst.SimpleStatementLine) -> str:
-    """The name of the futures that a line waits for, and does nothing else."""
+    """The variable in a line that only waits for futures, such as `wait(futures)`; empty for other lines."""
     match line.body:
         case [cst.Expr(value=cst.Call(args=[cst.Arg(value=cst.Name(value=name)), *_]) as call)]:
             return name if called(call) in ("wait", "progress") else ""
@@ -100,7 +100,7 @@ def _rewrite(
     module: cst.Module,
     place: Place | None,
     calls: tuple[str, ...],
-    names: tuple[str, ...],  # arguments to remove; calls without the first one stay
+    names: tuple[str, ...],  # arguments to remove from calls that have the first one
     what: str,
     otherwise: str = "no call there has",
 ) -> Answer:

@@ -1,4 +1,4 @@
-"""Work that is sorted before it is sent, so that the longest task comes last: it is sorted the other way round."""
+"""Reverses a sort whose order makes the longest task the last to be sent."""
 
 from __future__ import annotations
 

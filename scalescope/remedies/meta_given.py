@@ -1,4 +1,4 @@
-"""Functions that Dask calls on made-up data to learn what they return: pass that as `meta=`, as seen in a run."""
+"""Passes `meta=`, as seen in a run, so that Dask need not call functions on made-up data to learn what they return."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLS = ("map_partitions", "map_overlap", "apply")
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """All calls without `meta=` that are given a function which leads to the place."""
+    """Add `meta=` to all calls without it whose function contains the place or leads to it."""
     source = Source(module)
     metas = {each.what.removeprefix(META_OF): str(each.value) for each in finding.evidence if META_OF in each.what}
     functions = {each.name.value for each in source.all(cst.FunctionDef) if place and source.leads_to(each, place)}

@@ -1,4 +1,4 @@
-"""What joblib computes beside the cluster: `with joblib.parallel_config(backend="dask"):` around the statement."""
+"""Sends joblib's work to the cluster: `with joblib.parallel_config(backend="dask"):` around the statement."""
 
 from __future__ import annotations
 

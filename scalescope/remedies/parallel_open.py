@@ -20,7 +20,7 @@ from scalescope.remedies.source import (
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """The call at the place, or the one whose `preprocess=` function is there."""
+    """Change the call at the place, or the call whose `preprocess=` function is there."""
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "open_mfdataset"]
     around = {each.name.value for each in source.at(cst.FunctionDef, place)}

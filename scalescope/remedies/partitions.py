@@ -28,9 +28,9 @@ from scalescope.remedies.source import (
 
 READERS = ("read_text", "read_csv")  # calls that take `blocksize`
 DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and its position in them
-THREADS = "threads asked for"  # name of the evidence on the number of threads
-WAVES = 4  # waves of tasks from which the last one matters little
-LIKE = 8  # longest chunk side to enlarge, as a multiple of the shortest
+THREADS = "threads asked for"  # name of the evidence with the number of threads
+WAVES = 4  # waves of tasks (tasks / threads) with which an incomplete last wave matters little
+LIKE = 8  # chunk sides of up to this multiple of the shortest side are enlarged
 LARGEST = 4096  # assumed elements of a dimension, if its length is not a literal
 
 
@@ -105,7 +105,7 @@ def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
 
 
 def _repartitioned(source: Source, call: cst.Call, wanted: int) -> Patched:
-    """Divide what was read of files that cannot be cut."""
+    """Add `repartition` after a reader of files that cannot be read in blocks."""
     if (around := source.parent(call)) and isinstance(around, cst.Attribute) and around.attr.value == "repartition":
         raise Refused("`repartition` already divides it")
     divided = cst.Call(cst.Attribute(call, cst.Name("repartition")))
@@ -134,7 +134,7 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Settin
 
 
 def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
-    """Divide the dimension that has room, by its length in the shape of the call."""
+    """Make chunks smaller along the dimension that allows it, given the shape in the call."""
     given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
     if not shape:
@@ -169,7 +169,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
 
 
 def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
-    """Lengthen the shortest chunks that `chunk({"x": 1, "y": 60})` or `chunk(x=1)` names, and those of like length."""
+    """Lengthen the shortest sizes in `chunk({"x": 1, "y": 60})` or `chunk(x=1)`, up to `LIKE` times the shortest."""
     named_so = [each.value for each in call.args if each.keyword is not None]
     for each in call.args[:1]:
         value = named(source, each.value) if isinstance(each.value, cst.Name) else each.value
@@ -183,7 +183,7 @@ def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
 
 
 def _sizes_of_name(source: Source, node: cst.BaseExpression) -> list[cst.Integer]:
-    """The numbers of a tuple that has a name, or goes through `normalize_chunks`; empty for others."""
+    """The numbers of the tuple that a variable holds, also through `normalize_chunks`; empty for other values."""
     value = named(source, node) if isinstance(node, cst.Name) else None
     if isinstance(value, cst.Call) and called(value) == "normalize_chunks":
         return _sizes_of_name(source, value.args[0].value)
@@ -200,9 +200,9 @@ def _all_longer(source: Source, sizes: list[cst.Integer], times: int) -> Patched
 
 
 def _shape(source: Source, call: cst.Call) -> list[int]:
-    """Lengths of the dimensions, where the call has them as numbers, or as names of numbers."""
+    """Lengths of the dimensions in the call, if they are numbers or names of numbers; else empty."""
     given = [each.value for each in call.args if each.keyword is None or each.keyword.value in ("shape", "size")]
-    if called(call) in ("linspace", "arange"):  # the arguments before the length are other numbers
+    if called(call) in ("linspace", "arange"):  # positional arguments before the length are no lengths
         given = given[2:3] if called(call) == "linspace" else given * (len(given) == 1)
     for each in given:
         if isinstance(each, cst.Tuple | cst.List):
@@ -214,7 +214,7 @@ def _shape(source: Source, call: cst.Call) -> list[int]:
 
 
 def _length(node: cst.BaseExpression, source: Source | None = None) -> int | None:
-    """The value of a number, of its name, or of a product of numbers."""
+    """The value of a number, of a name bound to a number, or of a product of these; None for others."""
     match node:
         case cst.Integer():
             return int(node.evaluated_value)

@@ -64,7 +64,7 @@ def _gathered(source: Source, assign: cst.Assign) -> cst.BaseExpression | None:
 
 
 def _only_sent(source: Source, assign: cst.Assign) -> bool:
-    """Whether the results are used as arguments of tasks, and for nothing else, until the name is bound anew."""
+    """Whether the results are used only as arguments of tasks, until the name is bound again."""
     target = cst.ensure_type(assign.targets[0].target, cst.Name)
     within, line = source.function(assign), source.parent(assign)
     uses = [each for each in source.names(target.value, within) if each is not target]
@@ -75,7 +75,7 @@ def _only_sent(source: Source, assign: cst.Assign) -> bool:
 
 
 def _bound_again(source: Source, name: str, within: cst.CSTNode, line: cst.CSTNode) -> int:
-    """The last line of the next statement that binds the name; 0 if such statements are not all in one block."""
+    """Last line of the next statement that binds the name, or of the function; 0 if bindings are in several blocks."""
     block = source.parent(line)
     lines = [source.parent(each) for each in source.all(cst.Assign, within) if name in bound(each)]
     loops = any(isinstance(each, cst.For | cst.While) for each in source.ancestors(line))

@@ -1,6 +1,6 @@
 """Several computations of one collection: it is kept in memory before the first, `x = x.persist()`.
 
-One that each round of a loop makes of the one before is kept in each round.
+If each round of a loop makes the collection from that of the previous round, it is kept in each round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scalescope.remedies.source import (
     walk,
 )
 
-# Methods whose name alone says that what they are called on is lazy
+# Methods whose names alone show that their object is a lazy collection
 COMPUTES = ("compute", "persist")
 CHAINS = (cst.Call, cst.Attribute, cst.Subscript)  # expressions that need no parentheses before a dot
 
@@ -64,7 +64,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
 
 
 def _step(source: Source, name: str, use: cst.Call) -> cst.BaseExpression | None:
-    """The only expression that the loop around a use binds to a name, and that needs its value of the round before."""
+    """The only expression that the loop around `use` binds to the name, if it needs the previous round's value."""
     loop = next((each for each in source.ancestors(use) if isinstance(each, cst.For | cst.While)), None)
     made = None if loop is None else binding(source, name, loop)
     if made is None or name not in used(made) or not isinstance(made, (*CHAINS, cst.BinaryOperation)):
@@ -73,13 +73,13 @@ def _step(source: Source, name: str, use: cst.Call) -> cst.BaseExpression | None
 
 
 def persisted(value: cst.BaseExpression) -> cst.Call:
-    """The same collection, kept in memory."""
+    """The expression with `.persist()`."""
     inner = value if isinstance(value, CHAINS) else value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return cst.Call(cst.Attribute(inner, cst.Name("persist")))
 
 
 def _in_one_block(source: Source, made: cst.CSTNode, first: cst.CSTNode) -> cst.CSTNode:
-    """The statement around `first` in the block in which the collection is made."""
+    """The statement that contains `first`, in the block where the collection is made."""
     block = next(each for each in source.ancestors(made) if isinstance(each, cst.IndentedBlock | cst.Module))
     around: list[cst.CSTNode] = [each for each in block.body if first in walk(each)]
     if not around or made in walk(around[0]):

@@ -1,4 +1,4 @@
-"""A collection from which all that is computed derives: it is kept in memory where it is made, `x = f().persist()`."""
+"""Keeps a collection, from which everything computed derives, in memory where it is made: `x = f().persist()`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scalescope.remedies.source import (
     walk,
 )
 
-# Calls that need values; `set_index` looks for its divisions
+# Calls that need computed values; `set_index` computes divisions
 VALUES = {"compute", "float", "int", "len", "print", "bool", "list", "sum", "min", "max", "set_index"}
 MAKES_NONE = {"persist", "compute", "Client", "LocalCluster"}  # calls that make no lazy collection
 
@@ -43,7 +43,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def _users(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.FunctionDef | cst.Module]:
-    """Functions or module that call these, or pass them on."""
+    """Functions (or the module) that call these functions, or pass them on."""
     names = {each.name.value for each in functions}
     found = dict.fromkeys(source.function(each) for each in source.all(cst.Name) if each.value in names)
     return [each for each in found if each not in functions]
@@ -51,11 +51,11 @@ def _users(source: Source, functions: Sequence[cst.FunctionDef]) -> list[cst.Fun
 
 @dataclass(frozen=True)
 class _Step:
-    """A statement of a function, in its order."""
+    """A statement of a function."""
 
     node: cst.CSTNode
-    name: str = ""  # the only name that it binds
-    value: cst.BaseExpression | None = None  # expression that it binds to the name; None if it binds none
+    name: str = ""  # the only name that the statement binds
+    value: cst.BaseExpression | None = None  # expression that is bound to the name; None if no name is bound
     needs_values: bool = False
 
 
@@ -109,7 +109,7 @@ def _may_be_lazy(value: cst.BaseExpression | None) -> bool:
 
 
 def _ends(steps: Sequence[_Step], at: int) -> set[int]:
-    """The later statements that need values of the collection that a statement makes."""
+    """Indices of later steps that need values of the collection that step `at` makes."""
     names, found = {steps[at].name}, set[int]()
     for number, step in enumerate(steps[at + 1 :], at + 1):
         is_used = bool(names & used(step.node if step.value is None else step.value))

@@ -1,4 +1,4 @@
-"""A coroutine function of tasks that awaits nothing: a plain function, which runs on the worker's threads."""
+"""Turns a task's coroutine function that awaits nothing into a plain function, to run on the worker's threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large argument of many calls: it is scattered once, and the calls get the future."""
+"""Scatters a large argument of many calls once; the calls get the future."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def before_the_loop(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Scatter before the loop what each round scatters anew."""
+    """Move a `scatter` that is repeated in each round before the loop."""
     source = Source(module)
     lines = source.at(cst.SimpleStatementLine, place)
     return answer(_moved, source, lines, "no line there scatters")
@@ -90,7 +90,7 @@ def large_argument(
 
 
 def _there_already(source: Source) -> set[str]:
-    """Names of what is on the workers, or in a graph, once: made by `scatter` or `delayed`."""
+    """Names of values made by `scatter` or `delayed`, which are on workers or in the graph only once."""
     made = [each for each in source.all(cst.Assign) if isinstance(each.value, cst.Call)]
     return bound(*(each for each in made if isinstance(each.value, cst.Call) and called(each.value) in ONCE))
 
@@ -102,7 +102,7 @@ def _is(arg: cst.Arg, name: str) -> bool:
 
 
 def _parameter(source: Source, function: cst.CSTNode, args: list[cst.Arg], arg: cst.Arg) -> str:
-    """The name of the parameter that takes an argument; empty if the function is not known."""
+    """The parameter that takes an argument; empty if the function's definition is unknown."""
     if arg.keyword is not None:
         return arg.keyword.value
     for each in source.all(cst.FunctionDef):
@@ -124,13 +124,13 @@ def loops(source: Source, call: cst.Call) -> list[Loop]:
 
 
 def outermost(source: Source, call: cst.Call) -> cst.BaseStatement:
-    """The statement of the outermost loop around a call, or of the call itself."""
+    """The statement with the outermost loop around a call or, without a loop, with the call."""
     around = [each for each in loops(source, call) if isinstance(each, cst.For)]
     return around[-1] if around else source.statement(call)
 
 
 def check_unchanged(source: Source, call: cst.Call, arg: cst.Arg, args: list[cst.Arg], function: cst.CSTNode) -> None:
-    """Refuse an argument that the loop may change between calls, or that tasks, which then share it, change."""
+    """Refuse an argument that may change between calls, or that tasks change, because they would share it."""
     assert isinstance(arg.value, cst.Name)
     name, taken = arg.value.value, _parameter(source, function, args, arg)
     for task in source.all(cst.FunctionDef):

@@ -1,4 +1,4 @@
-"""What rewrites have in common: where things stand in a module, which names they use, and how text is put in."""
+"""Common tools of rewrites: find nodes in a module, tell which names they use, and replace them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvide
 from scalescope.model.finding import TIMES, Finding, Place
 
 Node = TypeVar("Node", bound=cst.CSTNode)
-At = TypeVar("At")  # what a rewrite is tried at: a node, or several that belong together
+At = TypeVar("At")  # where a rewrite is tried: a node, or several nodes that belong together
 Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 Loop: TypeAlias = cst.For | Comprehension
 Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel
 Edits: TypeAlias = dict[cst.CSTNode, Callable[[cst.CSTNode], Changed]]
-# Calls that neither change anything nor depend on when they are made
+# Functions without side effects, whose result does not depend on when they are called
 HARMLESS = {
     *("len", "range", "int", "float", "str", "bool", "abs", "min", "max", "sum", "round", "sorted", "enumerate"),
     *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
@@ -28,13 +28,13 @@ PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
 SENDS = {"map", "submit", "delayed"}  # calls that make tasks
-# Arguments of `submit` and `map` that are not passed on to the task
+# Arguments of `submit` and `map` that the task does not get
 OF_TASKS = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
-ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
+ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change only their own object
 
 
-# What the client gets afterwards: the same; less, where results stay on the cluster; or others, where it had or got the
-# parts of what it made of them itself
+# Values that the client gets after the rewrite: the same; fewer, as some results stay on the cluster; or others, as the
+# cluster now does work that the client did
 Values = Literal["same", "fewer", "others"]
 
 
@@ -51,27 +51,27 @@ class Patched:
 class NotHere:
     """Why a rewrite leaves the code alone."""
 
-    reason: str  # a clause that follows "not here, because"
+    reason: str  # clause to follow "not here, because"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A remedy that is the value of a parameter which the module's caller gives, as a sweep does."""
+    """A remedy that changes a parameter of a function; the module's caller, such as a sweep, gives its value."""
 
     function: str
-    name: str  # name of its parameter
-    change: Callable[[int], int]  # new value of the parameter from its present one
+    name: str  # name of the parameter
+    change: Callable[[int], int]  # returns the new value of the parameter for the present one
 
 
 Answer: TypeAlias = Patched | Setting | NotHere
 
 
 class Refused(Exception):
-    """Raised within a rewrite by what makes the code one that it must leave alone."""
+    """Raised within a rewrite if it must leave the code alone; the text is the reason."""
 
 
 class Given(Refused):
-    """Raised if the number to change is a parameter for which no call in the module gives a value."""
+    """Raised if the number to change is a parameter whose value comes from outside the module."""
 
     def __init__(self, function: str, name: str) -> None:
         super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
@@ -81,7 +81,7 @@ class Given(Refused):
 def answer(
     rewrite: Callable[[Source, At], Patched | Setting], source: Source, places: Sequence[At], otherwise: str
 ) -> Answer:
-    """Try a rewrite at each of these places; the first refusal if all are refused."""
+    """Try a rewrite at each place in turn; if all refuse, return the first refusal (without places: `otherwise`)."""
     refusals = []
     for place in places:
         try:
@@ -98,7 +98,7 @@ def decorators(function: cst.FunctionDef) -> list[str]:
 
 
 class Source:
-    """A module with the lines and parents of its nodes."""
+    """A module whose nodes know their lines and parents."""
 
     def __init__(self, module: cst.Module) -> None:
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
@@ -111,12 +111,12 @@ class Source:
         return at.start.line, at.end.line
 
     def is_at(self, node: cst.CSTNode, place: Place | None) -> bool:
-        """Whether a place lies within a node; where none is known, it may."""
+        """Whether a place lies within a node; True if the place is unknown."""
         first, last = self.lines(node)
         return place is None or first <= place.line <= last
 
     def at(self, kind: type[Node], place: Place | None) -> list[Node]:
-        """Nodes of a kind around a place; none around an unknown one."""
+        """Nodes of a kind that contain a place; none if the place is unknown."""
         return [] if place is None else [each for each in self.all(kind) if self.is_at(each, place)]
 
     def leads_to(self, node: cst.CSTNode, place: Place | None) -> bool:
@@ -126,7 +126,7 @@ class Source:
         return self.is_at(node, place) or any(self.is_at(each, place) for each in functions)
 
     def nearest(self, nodes: Iterable[Node], place: Place | None) -> list[Node]:
-        """The nodes around a place, the smallest first; if the place is unknown, the only node."""
+        """The nodes that contain a place, smallest first. If the place is unknown: the node, if there is only one."""
         found = [node for node in nodes if self.is_at(node, place)]
         if place is None:
             return found if len(found) == 1 else []
@@ -145,7 +145,7 @@ class Source:
         return [node for node in walk(within or self.module) if isinstance(node, kind)]
 
     def names(self, name: str, within: cst.CSTNode) -> list[cst.Name]:
-        """Uses of a variable of a function or module, without other variables of this name in inner functions."""
+        """Uses of a function's or module's variable, without inner functions' own variables of this name."""
         return [node for node in of_scope(within, name) if isinstance(node, cst.Name) and node.value == name]
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -161,7 +161,7 @@ class Source:
         return next(each for each in self.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Module))
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
-        """The innermost statement that a node is in, a line of its own."""
+        """The innermost statement that contains a node, or is the node."""
         for each in (node, *self.ancestors(node)):
             if isinstance(each, cst.BaseStatement):
                 return each
@@ -183,13 +183,13 @@ class Source:
         return [*cst.parse_module(text, self.module.config_for_parsing).body]
 
     def edited(self, edits: Mapping[cst.CSTNode, Callable[[cst.CSTNode], Changed]]) -> Source:
-        """The module with some nodes replaced by what a function makes of them, their own parts edited first."""
+        """The module with nodes replaced by their edit's result; edits of inner nodes are applied first."""
         changed = self.module.visit(_Edit(edits))
         assert isinstance(changed, cst.Module)
         return Source(changed)
 
     def importing(self, module: str) -> cst.Module:
-        """The module with an import of this one before its other imports, if it has none of it."""
+        """The module with `import MODULE` before its other imports, unless it has that already."""
         bound = [name.evaluated_name for each in self.all(cst.Import) for name in each.names if name.asname is None]
         if module in bound:
             return self.module
@@ -241,7 +241,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def of_scope(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
-    """A node and all within it, without functions that have a variable of this name themselves."""
+    """A node and all within it, except functions that have their own variable of this name."""
     yield node
     for child in node.children:
         if not (isinstance(child, cst.FunctionDef | cst.Lambda) and _has_own(child, name)):
@@ -274,14 +274,14 @@ def used(*nodes: cst.CSTNode) -> set[str]:
 
 
 def root(node: cst.CSTNode) -> str:
-    """The name that a chain of attributes, calls and subscripts begins with; empty if it begins with none."""
+    """The name at the start of a chain of attributes, calls and subscripts; empty if it starts otherwise."""
     while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
         node = node.func if isinstance(node, cst.Call) else node.value
     return node.value if isinstance(node, cst.Name) else ""
 
 
 def dotted(node: cst.CSTNode) -> str:
-    """`dask.bag.from_sequence` of a name or a chain of attributes; empty for others."""
+    """A name or a chain of attributes as text, such as `dask.bag.from_sequence`; empty for other nodes."""
     if isinstance(node, cst.Attribute):
         head = dotted(node.value)
         return f"{head}.{node.attr.value}" if head else ""
@@ -301,7 +301,7 @@ def argument(call: cst.Call, name: str) -> cst.Arg | None:
 
 
 def with_argument(source: Source, call: cst.Call, text: str) -> cst.Call:
-    """A call with one more argument, such as `minimum=4`, in place of one of that name."""
+    """The call with the keyword argument `text`, such as `minimum=4`, added or replaced."""
     added = cst.ensure_type(source.expression(f"f({text})"), cst.Call)
     name = text.partition("=")[0]
     kept = [each for each in call.args if each.keyword is None or each.keyword.value != name]
@@ -317,7 +317,7 @@ def times_as_much(finding: Finding) -> int | None:
 
 
 def cached(source: Source, function: cst.FunctionDef, mark: str, what: str) -> Patched:
-    """A function without decorators under one of `functools`, such as `functools.cache`."""
+    """Add a decorator of `functools`, such as `functools.cache`, to a function; refused if it has decorators."""
     decorator = cst.Decorator(source.expression(mark))
     edited = source.edited({function: becomes(function.with_changes(decorators=[decorator]))})
     return Patched(edited.importing("functools"), what)
@@ -355,12 +355,12 @@ def _names(target: cst.CSTNode) -> set[str]:
 
 
 def targets(target: cst.CSTNode) -> list[str]:
-    """Names of the target of a loop in their order."""
+    """Names in the target of a loop, in order."""
     return [node.value for node in walk(target) if isinstance(node, cst.Name) and node.value in _names(target)]
 
 
 def stored(*nodes: cst.CSTNode) -> set[str]:
-    """Names whose objects are certainly changed: by an assignment to a part, or by a method that changes its object."""
+    """Names whose objects are changed: by assignment to a part, or by a method known to change its object."""
     found = set()
     for node in (each for every in nodes for each in walk(every)):
         match node:
@@ -374,7 +374,7 @@ def stored(*nodes: cst.CSTNode) -> set[str]:
 
 
 def changed(*nodes: cst.CSTNode) -> set[str]:
-    """Names that are bound, or whose objects an assignment to a part, a method or a function may change."""
+    """Names that are bound, or whose objects may be changed by an assignment to a part, a method or a function."""
     found = bound(*nodes)
     for node in (each for every in nodes for each in walk(every)):
         match node:
@@ -388,7 +388,7 @@ def changed(*nodes: cst.CSTNode) -> set[str]:
 
 
 def lazy_functions(source: Source) -> dict[str, str]:
-    """Functions of a module whose calls only add to a graph, and the name of the decorator that makes them so."""
+    """Functions of a module that are decorated with `delayed`, and the decorator as it is written."""
     marks = {
         each.name.value: [mark for mark in decorators(each) if mark in DELAYED] for each in source.all(cst.FunctionDef)
     }
@@ -396,7 +396,7 @@ def lazy_functions(source: Source) -> dict[str, str]:
 
 
 def lazily(call: cst.Call, functions: Mapping[str, str]) -> str:
-    """The name of `delayed` in `delayed(f)(x)`, or in the decorator of `f` in `f(x)`; empty if the call is not lazy."""
+    """`delayed` as written in `delayed(f)(x)` or, for `f(x)`, in the decorator of `f`; empty for other calls."""
     match call.func:
         case cst.Call(func=inner, args=[cst.Arg(), *_]) if dotted(inner) in DELAYED:
             return dotted(inner)
@@ -406,7 +406,7 @@ def lazily(call: cst.Call, functions: Mapping[str, str]) -> str:
 
 
 def is_pure(call: cst.Call) -> bool:
-    """Whether it is a function of a library that computes, and draws nothing at random."""
+    """Whether the call is of a library function that only computes, without random numbers."""
     name = dotted(call.func)
     return name.partition(".")[0] in PURE_MODULES and "random" not in name and "." in name
 
@@ -422,7 +422,7 @@ def _is_harmless(call: cst.Call) -> bool:
 
 
 def _adds(call: cst.Call) -> bool:
-    """Whether the call is of a method that changes nothing but the object that it is called on."""
+    """Whether the call is of a method that can change only its own object."""
     return isinstance(call.func, cst.Attribute) and called(call) in ADDING | LOOKS
 
 
@@ -435,7 +435,7 @@ def binding(source: Source, name: str, within: cst.CSTNode) -> cst.BaseExpressio
 
 
 def binds(node: cst.CSTNode, name: str) -> bool:
-    """Whether a node by itself gives a name a value."""
+    """Whether a node itself (not nodes within it) binds a name."""
     kinds = (
         cst.Assign | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr | cst.AsName | cst.Param | cst.ImportAlias
     )
@@ -462,7 +462,7 @@ def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
 def resized(
     source: Source, uses: Sequence[cst.BaseExpression], change: Callable[[int], int], what: str
 ) -> Patched | Setting:
-    """The module with a changed number: at these places (all have the same), or where their name gets its value."""
+    """Change the number that is written at all these places, or that is bound to the name at these places."""
     try:
         numbers = written(source, uses)
     except Given as given:
@@ -476,7 +476,7 @@ def resized(
 
 
 def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Integer]:
-    """The numbers written in these places, or the only number that is bound to their name, if nothing else uses it."""
+    """The numbers written at these places, or the number bound to the name there, if nothing else uses the name."""
     first = uses[0]
     if isinstance(first, cst.Attribute):
         return [_option(source, first, uses)]
@@ -500,7 +500,7 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
 
 
 def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) -> cst.Integer:
-    """The default of an option of the command line, `parser.add_argument("--size", default=8)` of `args.size`."""
+    """The default of a command-line option: for `args.size`, in `parser.add_argument("--size", default=8)`."""
     parsed, text = named(source, node.value) if isinstance(node.value, cst.Name) else None, source.text(node)
     if not isinstance(parsed, cst.Call) or called(parsed) != "parse_args":
         raise Refused("the number is not a literal")
@@ -516,7 +516,7 @@ def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) ->
 
 
 def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
-    """The value of an argument; if it is a name, also that name in other arguments with this keyword."""
+    """The value of an argument and, if it is a variable, its other uses as an argument with the same keyword."""
     if not isinstance(arg.value, cst.Name) or arg.keyword is None:
         return [arg.value]
     named_so = [each for each in source.all(cst.Arg, _scope(source, arg.value)) if each.keyword is not None]
@@ -526,7 +526,7 @@ def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
 
 
 def named(source: Source, name: cst.Name) -> cst.BaseExpression | None:
-    """What a name stands for, bound once or as a parameter; raises `Given` for one that nothing here gives."""
+    """The value of a name that is bound once or a parameter; raises `Given` if it comes from outside the module."""
     scope = _scope(source, name)
     if isinstance(scope, cst.FunctionDef):
         parameters = [each for each in walk(scope.params) if isinstance(each, cst.Param)]
@@ -542,7 +542,7 @@ def _scope(source: Source, name: cst.Name) -> cst.FunctionDef | cst.Module:
 
 
 def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> cst.BaseExpression | None:
-    """The value of a parameter: of the only call of its function, or its default; raises `Given` without a call."""
+    """The value of a parameter in the only call of its function, or its default; raises `Given` without a call."""
     names = [each.name.value for each in (*function.params.params, *function.params.kwonly_params)]
     uses = [each for each in source.all(cst.Name) if each.value == function.name.value and each is not function.name]
     calls = [each for use in uses if isinstance(each := source.parent(use), cst.Call) and each.func is use]
@@ -564,12 +564,12 @@ def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> c
 
 
 def is_main(condition: cst.If) -> bool:
-    """Whether it is `if __name__ == "__main__":`."""
+    """Whether the statement is `if __name__ == "__main__":`."""
     return cst.Module([]).code_for_node(condition.test).startswith("__name__ ==")
 
 
 def of_client(source: Source, node: cst.CSTNode, *names: str) -> bool:
-    """Whether it calls one of these methods of a Dask client."""
+    """Whether a node calls one of these methods of a Dask client."""
     match node:
         case cst.Call(func=cst.Attribute(value=client)):
             return called(node) in names and is_client(source, client)

@@ -1,4 +1,4 @@
-"""Data that Dask hashes to name it: an argument that gives it a random name, such as `scatter(data, hash=False)`."""
+"""Keeps Dask from hashing data to name it, by arguments for a random name, such as `scatter(data, hash=False)`."""
 
 from __future__ import annotations
 

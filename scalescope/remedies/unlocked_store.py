@@ -1,4 +1,4 @@
-"""`lock=True` of `store`, which writes one chunk at a time: False for targets that take several writers."""
+"""Sets `lock=False` in calls of `store` whose targets allow several writers; with True, chunks are written in turn."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scalescope.remedies.source import (
     with_argument,
 )
 
-# In memory or mapped: each byte is written on its own. Chunks of Zarr are not, unless they are those of the array.
+# Arrays in memory or in a mapped file, where each byte can be written separately; in Zarr, only whole chunks can.
 BYTES = ("np.empty", "np.zeros", "np.ones", "np.full", "np.memmap", "np.lib.format.open_memmap")
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "store"]
-    near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record may name a line of the task
+    near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # the place may be in a task
     return answer(_unlocked, source, near, "no call of `store` was found near that line")
 
 

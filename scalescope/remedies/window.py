@@ -1,4 +1,4 @@
-"""A window of futures: more are sent before the loop over `as_completed`, or it goes on with the first that ends."""
+"""Widens a window of futures: more are sent before the loop over `as_completed`, or `wait` returns at the first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scalescope.remedies.source import (
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     told = {each.what: each.value for each in finding.evidence}
-    enough = told.get(IN_FLIGHT, told.get(SENT))  # all tasks, where each is awaited
+    enough = told.get(IN_FLIGHT, told.get(SENT))  # `SENT`: all tasks, if each is awaited singly
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 
@@ -66,7 +66,7 @@ def _with_first(source: Source, call: cst.Call) -> Patched:
 
 
 def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:
-    """The sizes in `items[:8]` within the call and in `items[8:]` around it, of the same list."""
+    """The two sizes if the call has `items[:8]`, and code outside it `items[8:]`, of the same list; else empty."""
     ends = {each: _half(each) for each in source.all(cst.Subscript, source.function(wait))}
     for head, (begin, size) in ends.items():
         if head not in walk(wait) or begin is not None or size is None:
@@ -79,7 +79,7 @@ def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:
 
 
 def _half(node: cst.Subscript) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
-    """Both ends of a slice without a step; of other subscripts, none."""
+    """Both ends of a slice without a step; None and None for other subscripts."""
     match node.slice:
         case [cst.SubscriptElement(slice=cst.Slice(lower=lower, upper=upper, step=None))]:
             return lower, upper
@@ -87,7 +87,7 @@ def _half(node: cst.Subscript) -> tuple[cst.BaseExpression | None, cst.BaseExpre
 
 
 def _is_window(source: Source, call: cst.Call) -> bool:
-    """Whether it takes the first items of an iterator, outside the loop that submits one task for each that ends."""
+    """Whether the call is `islice(items, n)` before the loop, which then submits a task for each that ends."""
     if called(call) != "islice" or len(call.args) != 2:
         return False
     loops = [each for each in source.ancestors(call) if isinstance(each, cst.For | cst.While)]

@@ -1,4 +1,4 @@
-"""A task that waits for tasks sent by its `get_client`: `worker_client` lets others use its thread meanwhile."""
+"""Replaces `get_client` in a task that waits for its own tasks by `worker_client`, which frees the thread meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sleep before the first task, for workers to come: `client.wait_for_workers(n)` in its place."""
+"""Replaces a sleep before the first task, meant for workers to come, by `client.wait_for_workers(n)`."""
 
 from __future__ import annotations
 

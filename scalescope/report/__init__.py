@@ -1,1 +1,1 @@
-"""Reports of results."""
+"""Reports of runs: for terminals, web pages, notebooks and programs."""

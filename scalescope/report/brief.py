@@ -1,6 +1,6 @@
-"""The short answer to one question, for people in a hurry, programs and coding agents; the report is its long form.
+"""Short answers about a script, a run or a study, for people in a hurry, programs and coding agents.
 
-It has at most `MOST` characters as JSON and as text. What is left out is counted; `scalescope show` has it.
+An answer has at most `MOST` characters, as JSON and as text. It counts what it leaves out; `scalescope show` has all.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from scalescope.report.table import ReportTable
 
 SCHEMA = 1  # increased when a key changes its meaning or is removed
 MOST = 6_000  # most characters of an answer, some 1,500 tokens
-FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # most of each, before anything is cut for the answer's length
-WIDTH = 100  # most characters of a row
-PROVEN_THERE = ("simulated", "light")  # clusters on which `fix` proves; else on a `LocalCluster`
-TEXT = 400  # characters to which texts are cut if the answer is too long
+FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # most findings, numbers of evidence per finding, and rows of the table
+WIDTH = 100  # most characters of a row of the table
+PROVEN_THERE = ("simulated", "light")  # kinds of clusters on which `fix` can run; for others it uses a `LocalCluster`
+TEXT = 400  # texts of an answer that is too long are cut to twice this length, then to this length
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class BriefEvidence(Mapped):
 class BriefFinding(Mapped):
     """A cause: its place, fix, gain, confidence, and what would refute it."""
 
-    id: str  # code of the cause; of several findings of a cause, `CODE~2` is the second
+    id: str  # code of the cause; the second finding of the same cause is `CODE~2`
     severity: Severity
     place: str  # `FILE:LINE`; empty if unknown
     summary: str  # what is wrong and why, in a sentence
     fix: str  # what to change, with code in backticks; empty if unknown
     confidence: float  # confidence from 0 to 1
     refuted_if: str  # observation that would show another cause
-    change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration that are the fix
+    change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration to change, by name
     now_s: float | None = None  # measured seconds
     predicted_s: float | None = None  # predicted seconds with the fix
     measured_s: float | None = None  # measured seconds with the fix; None if it was not run
@@ -83,7 +83,7 @@ class BriefAnswer(Mapped):
     schema_version: int = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as JSON of at most `MOST` characters; what does not fit is left out."""
+        """The answer for JSON, of at most `MOST` characters; what does not fit is left out."""
         return self.fitting(lambda each: json.dumps(each.to_mapping())).to_mapping()
 
     def text(self) -> str:
@@ -91,7 +91,7 @@ class BriefAnswer(Mapped):
         return "\n".join(_lines(self.fitting(lambda each: "\n".join(_lines(each)))))
 
     def fitting(self, written: Callable[[BriefAnswer], str]) -> BriefAnswer:
-        """This answer, shortened step by step until `written` of it has at most `MOST` characters."""
+        """This answer, shortened step by step until `written(answer)` has at most `MOST` characters."""
         found = self
         for cut in CUTS:
             if len(written(found)) <= MOST:
@@ -104,7 +104,7 @@ class BriefAnswer(Mapped):
 
 
 def of_run(run: ShownRun, id: str = "", *, notes: Iterable[str] = (), next: Sequence[str] = ()) -> BriefAnswer:
-    """The answer of a run. `id`: empty if the run was not kept. `next`: commands to name first."""
+    """The answer about a run. `id`: empty if the run was not stored. `next`: commands to list before others."""
     verdict, points = verdict_of(run), run_tables.points(run.trials)
     findings = [(name, each) for name, each in named(verdict.findings) if each not in verdict.trust]
     kept = findings[:FINDINGS]
@@ -139,7 +139,7 @@ def of_answer(
 def of_findings(
     about: str, line: str, findings: Sequence[Finding], *, table: ReportTable, notes: Iterable[str], next: Sequence[str]
 ) -> BriefAnswer:
-    """An answer about what was not run."""
+    """An answer from findings alone, as of a graph that was checked but not run."""
     kept = tuple(_finding(name, each) for name, each in named(findings)[:FINDINGS])
     answer = BriefAnswer(about, "", line, findings=kept, table=_table(table), notes=tuple(notes), next=tuple(next))
     return replace(answer, left_out=len(findings) - len(kept))
@@ -155,9 +155,9 @@ def named(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
 
 
 def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
-    """Commands that go on from the first finding: measure a change of values, or patch a function of the user's own.
+    """Commands that continue from the first finding: measure the suggested change, or patch the user's function.
 
-    None if the workload is the user's program.
+    Empty if the run recorded a script.
     """
     first = verdict.findings[0] if verdict.findings else None
     if first is None or ran_what(run.trials):
@@ -170,7 +170,7 @@ def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
         values = {name: value for name, value in changed.items() if name not in fields}
         axes = _axes({WORKERS: 1, **_given(run, point), **values})
         return [shlex.join(["scalescope", "sweep", *workload, *replace(cluster, **fields).words, *axes])]
-    from scalescope.remedies import REWRITES  # takes libcst a second
+    from scalescope.remedies import REWRITES  # imported here, because importing libcst takes a second
 
     if ":" in run.sweep.workload and first.code in REWRITES:
         where = cluster.words if cluster.kind in PROVEN_THERE else []
@@ -179,7 +179,7 @@ def _commands(run: ShownRun, verdict: Verdict) -> list[str]:
 
 
 def _given(run: ShownRun, point: Point | None) -> dict[str, Scalar]:
-    """Values of a point that the sweep was given; the others are defaults."""
+    """The values of a point that the sweep sets; other values are defaults."""
     names = {WORKERS, *run.sweep.axes, *run.sweep.params, *(name for each in run.sweep.points for name in each)}
     return {name: value for name, value in (point.values if point else {}).items() if name in names}
 
@@ -213,7 +213,7 @@ def _finding(name: str, found: Finding) -> BriefFinding:
 def _refuted_if(found: Finding) -> str:
     if found.gain is None:
         return "the time stays the same with the fix" if found.remedy else ""
-    half = (found.gain.now_s + found.gain.predicted_s) / 2  # a longer time is nearer to now than to the prediction
+    half = (found.gain.now_s + found.gain.predicted_s) / 2  # longer times are nearer to `now_s` than to `predicted_s`
     return f"it takes more than {number(half)} s with the fix"
 
 

@@ -1,4 +1,4 @@
-"""Clusters, jobs, nodes and pods on which the trials of a run ran."""
+"""Lines of a report about the clusters, jobs, nodes and pods on which the trials ran."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from scalescope.model.sweep import Sweep
 from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import number, plural, seconds
 
-# cAdvisor's counter: seconds in which a container's CPU limit stopped it
+# cAdvisor's counter of the seconds for which a container was stopped by its CPU limit
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
 _UNKNOWN = "of unknown type"  # a node without the label of instance types
 
 
 def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
-    """One line per distinct cluster, with what it shows and cannot show; then its jobs and nodes."""
+    """A line per distinct cluster, with what its results show and cannot show; then lines on jobs, nodes and GPUs."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found)) or (f"Cluster: {sweep.cluster.kind}.",)
-    if any(trial.facts.get(RAN) for trial in trials):  # the user's own program made the cluster and knows it
+    if any(trial.facts.get(RAN) for trial in trials):  # the user's script made the cluster: no need to describe it
         lines = ()
     return (*lines, *_jobs(found), *_nodes(found), *_changes(found), *_gpus(trials))
 
 
 def _changes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Line on what batch systems or Kubernetes changed in our requests; empty if nothing."""
+    """A line on what the batch system or Kubernetes changed in our requests; empty if nothing."""
     words = dict.fromkeys(each for facts in clusters for each in facts.get("changed", ()))
     return (f"Not as requested: {'; '.join(words)}.",) if words else ()
 
@@ -55,7 +55,7 @@ def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
     text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
     text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
-    replaced: dict[str, int] = {}  # counts by cluster, which go on from trial to trial
+    replaced: dict[str, int] = {}  # replaced jobs by cluster; a cluster's count goes on from trial to trial
     for facts in clusters:
         replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
     text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""

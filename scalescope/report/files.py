@@ -1,4 +1,4 @@
-"""Writes files whole or not at all, to a path or to an fsspec address."""
+"""Reads and writes files at a path or an fsspec address; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(place: str | Path, what: str) -> None:
 
 
 def check_folder(place: str, what: str) -> None:
-    """Create a folder, and refuse it if nothing can be written there."""
+    """Create a folder, and raise an error if nothing can be written there."""
     refuse_password(what, place)
     make_folder(place, what)
     _try(absolute(place), what)
@@ -88,7 +88,7 @@ def remove(place: str, what: str) -> None:
 
 @contextmanager
 def replacing(place: str | Path, what: str) -> Iterator[Path]:
-    """Yield a temporary file that replaces the one at `place`, unless the body raises. `what` is named in errors."""
+    """Yield a temporary file that replaces the file at `place` unless the body raises. `what`: its name in errors."""
     address = absolute(place)
     remote = is_address(address)
     try:
@@ -113,7 +113,7 @@ def _explained(what: str, place: str, done: str = "written") -> Iterator[None]:
         yield
     except ImportError as error:
         raise _failure(what, place, str(error), done, f"For s3://: {install_command('s3')}") from error
-    except Exception as error:  # every kind of file system has errors of its own
+    except Exception as error:  # each fsspec file system raises its own types of errors
         why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         raise _failure(what, place, why, done) from error
 

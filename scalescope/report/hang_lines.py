@@ -1,4 +1,4 @@
-"""Lines for a terminal about a cluster where nothing moves."""
+"""Lines for a terminal about a cluster whose tasks neither begin nor end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scalescope.errors import printable
 from scalescope.model.words import cut, duration, middle_cut, plural
 
 WIDTH = 80  # most columns of a line
-MOST = 8  # most groups and stuck tasks listed
+MOST = 8  # most stuck tasks listed
 
 
 def told(found: Hang, now: float) -> str:
@@ -25,7 +25,7 @@ def headline(found: Hang, now: float) -> str:
 
 
 def standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list[str]:
-    """Stuck tasks and advice, in `width` columns and `height` rows; tasks without room are counted."""
+    """Stuck tasks and advice, in `width` columns and `height` rows; tasks that do not fit are counted."""
     if found is None:
         return []
     hints = [part for hint in found.hints for part in wrapped(flat(hint), width)]
@@ -52,7 +52,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def flat(text: str) -> str:
-    """One line without terminal control characters: keys of tasks are anybody's text."""
+    """The text as one line without terminal control characters, since keys of tasks may be any text."""
     return " ".join(printable(text).splitlines())
 
 

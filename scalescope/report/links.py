@@ -10,14 +10,14 @@ from scalescope.report.table import markdown_text
 from scalescope.store.store import SweepRun
 from scalescope.store.studies import is_study
 
-MOST_LINKS = 12  # shown to people; JSON has all
+MOST_LINKS = 12  # most links in reports; JSON has all
 
 
 @dataclass(frozen=True)
 class RelatedLink:
-    """Another run or study."""
+    """A link to another run or study."""
 
-    what: str  # relation to this one: `Run`, `Follows run`, `Part of study`, `Led to`
+    what: str  # how the other is related: `Run`, `Follows run`, `Part of study` or `Led to`
     id: str
 
     @property
@@ -30,7 +30,7 @@ class RelatedLink:
 
 
 def of_study(study: Study) -> tuple[RelatedLink, ...]:
-    """A study's runs, what it follows, and what it led to."""
+    """Links to the runs of a study, to the run or study it follows, and to those it led to."""
     found = [RelatedLink("Run", run) for run in study.runs]
     if study.follows:
         found.append(RelatedLink("Follows study" if is_study(study.follows) else "Follows run", study.follows))
@@ -38,7 +38,7 @@ def of_study(study: Study) -> tuple[RelatedLink, ...]:
 
 
 def of_run(run: SweepRun, followed_by: Sequence[str] = ()) -> tuple[RelatedLink, ...]:
-    """The study that a run belongs to, and the studies that it led to (`Studies.following`)."""
+    """Links to the study that a run belongs to, and to the studies that the run led to (`Studies.following`)."""
     part = [RelatedLink("Part of study", run.study)] if run.study else []
     return tuple(part + [RelatedLink("Led to", other) for other in followed_by])
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from scalescope.store.store import SweepRun
 
-MOST_ROWS, MOST_SERIES = 60, 6  # points in a notebook's table, and series in its chart
-# colours that are visible on white and on black, since a notebook does not tell which it uses
+MOST_ROWS, MOST_SERIES = 60, 6  # most points in a notebook's table, and most series in its chart
+# Colours that are visible on white and on black, since the background of a notebook is unknown
 FAINT, GREY = "#88888855", "#808890"
 
 
@@ -32,11 +32,11 @@ class Shown(ABC):
 
     @abstractmethod
     def _shown(self) -> SweepRun:
-        """The run; raises `UsageError` while it is not over."""
+        """The run; raises `UsageError` while the run has not ended."""
 
     @property
     def points(self) -> tuple[PointSummary, ...]:
-        """Measurements at each point, over its repeats."""
+        """Metrics of each point, combined over its repeats."""
         return run_tables.points(self._shown().trials)
 
     @property
@@ -57,7 +57,7 @@ class Shown(ABC):
         return verdict.findings if verdict else ()
 
     def to_json(self) -> dict[str, Any]:
-        """The mapping that `scalescope show --json` prints of the run."""
+        """The same mapping as `scalescope show --json` prints."""
         run = self._shown()
         return export.to_json(run.sweep, run.trials, run_tables.verdict_of(run))
 

@@ -1,4 +1,4 @@
-"""The profile of busy threads for other viewers: https://www.speedscope.app, and collapsed stacks for flame graphs."""
+"""Writes the profile of busy threads for other viewers: https://www.speedscope.app, or collapsed stacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scalescope.errors import UsageError
 from scalescope.model.finding import Place
 from scalescope.report.files import replacing
 
-SAMPLE_S = 0.01  # seconds of a thread that a sample stands for
+SAMPLE_S = 0.01  # seconds of one thread for which a sample stands
 NO_STACK = "(stack not known)"
 
 

@@ -1,4 +1,4 @@
-"""The difference of two runs, from their stored records, and how people read it."""
+"""The difference of two runs, computed from their stored records, with its texts and tables."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from scalescope.report.table import ReportTable, Row, Tone, markdown_list, markd
 from scalescope.store import records
 from scalescope.store.store import SweepRun
 
-MOST_TRIALS = 10  # trials of a side that are read: the newest
-SHOWN = 0.001  # least share of the seconds of a part with a row of its own
+MOST_TRIALS = 10  # most trials of a side that are read: the newest ones
+SHOWN = 0.001  # smallest part that has a row of its own, as a share of the longer side's seconds
 NAME = 70  # most characters of a name in the table
 _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
 
-# Each part: its title, and what to do about it where no fact that differs explains it
+# For each kind of part: its title, and what to do if no differing fact explains the part
 PARTS: Mapping[PartKind, tuple[str, str]] = {
     PartKind.GRAPH: (
         "number of tasks",
@@ -60,9 +60,9 @@ PARTS: Mapping[PartKind, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Why B took longer than A, or was shorter."""
+    """Why B took longer or less long than A."""
 
-    a: str  # the sides, in words
+    a: str  # description of A
     b: str
     found: Difference
     culprits: tuple[DifferingFact, ...]
@@ -73,12 +73,12 @@ class RunDifference:
 
     @property
     def line(self) -> str:
-        """What, where, how much, and what to do."""
+        """`summary` and `advice`."""
         return f"{self.summary} {self.advice}".rstrip()
 
     @property
     def summary(self) -> str:
-        """What, where and how much, in one sentence."""
+        """The largest part, its place and its seconds, in one sentence."""
         seconds = self.found.seconds
         took = f"B took {duration(abs(seconds))} {'longer' if seconds >= 0 else 'less'} than A"
         ends = f"{duration(self.found.b_s)} instead of {duration(self.found.a_s)}"
@@ -92,7 +92,7 @@ class RunDifference:
 
     @property
     def advice(self) -> str:
-        """What to do; empty if B is faster, and each side was measured more than once."""
+        """What to do next; may be empty if B is faster and each side was measured more than once."""
         single = min(self.found.trials) < 2
         if not self.found.named:
             again = "Measure both again with --repeats 7" if single else "More repeats would show smaller differences"
@@ -112,7 +112,7 @@ class RunDifference:
 
     @property
     def brief(self) -> str:
-        """The largest part and the likeliest fact, for a line that already says that B is slower; may be empty."""
+        """The largest part and the likeliest fact, to add to a line that already says B is slower; may be empty."""
         return "; ".join(filter(None, (self.largest(1), *map(str, self.culprits[:1]))))
 
     def largest(self, most: int) -> str:
@@ -125,7 +125,7 @@ class RunDifference:
 
     @property
     def rows(self) -> list[tuple[float, Row]]:
-        """Seconds and row of each part that is named or not tiny, then of the others together."""
+        """Seconds and row of each part that is named or not tiny; then one row for all other parts."""
         least = SHOWN * max(self.found.a_s, self.found.b_s)
         shown = [part for part in self.found.parts if part.named or abs(part.seconds) >= least]
         rest = [part for part in self.found.parts if part not in shown]
@@ -148,16 +148,16 @@ class RunDifference:
         return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
-        """The money of a part, at the mean of both prices; different prices explain the rest of the money."""
+        """The cost of a part at the mean of both prices; the rest of the cost has a row of its own, for the prices."""
         return thread_s * sum(self.prices) / 2
 
     def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
-        """Cells of a row: money only where prices are known."""
+        """Cells of a row with numbers; the cell for money is missing if prices are unknown."""
         return tuple(map(form, (seconds, thread_s, *((money,) if self.currency else ()))))
 
     @property
     def money(self) -> tuple[float, float]:
-        """What A and B cost, on average over trials; 0 where a price is not known."""
+        """Cost of A and of B, on average over trials; 0 if a price is unknown."""
         return self.prices[0] * self.found.a_thread_s, self.prices[1] * self.found.b_thread_s
 
     def table(self) -> ReportTable:
@@ -303,7 +303,7 @@ def observed(trial: Trial) -> Observation | None:
 @dataclass(frozen=True)
 class _Side:
     run: SweepRun
-    points: Mapping[tuple[object, ...], list[Trial]]  # trials that count, by what identifies their point in both runs
+    points: Mapping[tuple[object, ...], list[Trial]]  # trials by a key that is equal for the same point in both runs
 
     @classmethod
     def of(cls, run: SweepRun, point: str) -> _Side:
@@ -351,7 +351,7 @@ def _signed(seconds: float) -> str:
 
 
 def _detail(part: DifferencePart) -> str:
-    """Numbers of a part of tasks: what A and B had."""
+    """For a part about tasks: numbers of A and of B."""
     if part.tasks is None or part.per_task_s is None:
         return ""
     a, b = part.tasks

@@ -1,4 +1,4 @@
-"""Tables of a run, the same in all forms of report: points, scaling, and two runs side by side."""
+"""Tables of a run for all kinds of reports: points, scaling, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from scalescope.model.trial import Trial, TrialState, ran_what
 from scalescope.model.words import capital, count, plural, seconds, shortened, size
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
-MOST_TRACEBACKS = 3  # tracebacks that a report shows at most
-MOST_SIZES = 8  # columns of the table of factors
+MOST_TRACEBACKS = 3  # most tracebacks in a report
+MOST_SIZES = 8  # most sizes (columns) in the table of factors
 ACCEPTABLE = 0.8  # factors below this are marked, as in the POP project
 
 
@@ -46,7 +46,7 @@ class ShownRun(Protocol):
 
 
 def verdict_of(run: ShownRun) -> Verdict:
-    """The verdict of a run; if it has not finished, what can be said so far."""
+    """The verdict of a run; if the run has not finished, a verdict on its trials so far."""
     return run.verdict or diagnose(run.sweep, run.trials)
 
 
@@ -63,7 +63,7 @@ def points(trials: Sequence[Trial]) -> tuple[PointSummary, ...]:
 
 
 def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ...]:
-    """The columns in which these points differ, and their metrics."""
+    """Columns for the settings in which these points differ, and for their metrics."""
     found = [Column[PointSummary]("workers", "workers", lambda row: row.point.workers, count)]
     if any(summary.point.items is not None for summary in summaries):
         found.append(Column("items", "items", lambda row: row.point.items, count))
@@ -82,7 +82,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
 def points_table(
     summaries: Sequence[PointSummary], *, width: int | None = None, most: int | None = None
 ) -> tuple[ReportTable, str]:
-    """The table of at most `most` points and its legend. `width`: characters to fit into."""
+    """The table of at most `most` points, and its legend. `width`: most characters of a row."""
     kept = summaries[:most]
     shown = columns(summaries) if width is None else fitting(columns(summaries), kept, width)
     left_out = "" if len(kept) == len(summaries) else f"Shown are the first {len(kept):,} of {len(summaries):,} points."
@@ -92,7 +92,7 @@ def points_table(
 
 
 def row(summary: PointSummary) -> dict[str, Any]:
-    """One row for programs: all metrics, unrounded; means come with the ends of their intervals."""
+    """A point as a mapping for programs: all metrics, unrounded; means also with the ends of their intervals."""
     found = dict.fromkeys(METRICS) | measured(summary)
     return {
         "id": summary.point.id,
@@ -117,7 +117,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
 
 
 def measured(summary: PointSummary) -> dict[str, Any]:
-    """Measured metrics by name; for those with an interval the mean and its ends."""
+    """Measured metrics by name; for metrics with an interval, the mean and both ends."""
     found: dict[str, Any] = {} if summary.metrics is None else numbers(summary.metrics)
     for name, mean in summary.intervals.items():
         found |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
@@ -131,7 +131,7 @@ def knees(found: Sequence[Knee]) -> list[tuple[str, str]]:
 
 
 def worst_factors(found: Sequence[Knee]) -> ReportTable | None:
-    """`factors_table` of the series whose speed-up per thread falls most."""
+    """`factors_table` for the series whose speed-up per thread falls most."""
     known = [knee for knee in found if knee.series.factors]
     if not known:
         return None
@@ -165,7 +165,7 @@ def factors_table(knee: Knee) -> ReportTable | None:
 
 
 def to_measure(knee: Knee) -> str:
-    """A sentence, with a leading space, on what to measure next; empty if nothing would narrow the knee down."""
+    """A sentence, with a leading space, on what to measure next to locate the knee better; empty if nothing would."""
     if not knee.refine:
         return ""
     *most, last = (f"{number:,}" for number in sorted(knee.refine))
@@ -177,7 +177,7 @@ def to_measure(knee: Knee) -> str:
 class Pair:
     """The same point in two runs."""
 
-    point: Point  # the point of the left run, or of the right one
+    point: Point  # the point, from the left run if it has it
     left: PointSummary | None  # None if the left run has no such point
     right: PointSummary | None  # None if the right run has no such point
 
@@ -202,13 +202,13 @@ def compare(left: ShownRun, right: ShownRun) -> tuple[tuple[str, ...], list[Pair
 
 
 def key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
-    """Identity of a point among runs that vary these settings."""
+    """A key of the point, equal in both runs; `names`: settings that differ within a run."""
     values = settings(point)
     return (point.workers, point.threads_per_worker, point.items, *((name, repr(values.get(name))) for name in names))
 
 
 def estimate(value: MeanInterval) -> str:
-    """A mean from 0 to 1 and its interval, `0.52 (0.49–0.55)`; no interval if all repeats agree."""
+    """A mean from 0 to 1 with its interval, such as `0.52 (0.49–0.55)`; without interval if all repeats agree."""
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"
     return f"{value.mean:.2f} ({value.low:.2f}–{value.high:.2f})"
@@ -231,7 +231,7 @@ def reasons(summaries: Sequence[PointSummary]) -> list[str]:
 
 
 def tracebacks(trials: Sequence[Trial]) -> list[str]:
-    """Tracebacks of workloads, each once."""
+    """Tracebacks of failed trials, without repetition."""
     failed = [trial for trial in trials if trial.state is TrialState.FAILED]
     found = [str((trial.facts.get("error") or {}).get("traceback", "")).strip() for trial in failed]
     return list(dict.fromkeys(filter(None, found)))[:MOST_TRACEBACKS]
@@ -241,7 +241,7 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 
-# formats of numbers by unit; numbers of other units are counts
+# Formats of numbers, by unit; numbers in other units are shown as counts
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: seconds,
     Unit.SHARE: lambda value: f"{value:.2f}",

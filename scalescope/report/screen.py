@@ -1,4 +1,4 @@
-"""The console through which all reports and messages reach the terminal."""
+"""The console that writes all reports and messages to the terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scalescope.errors import printable
 
 
 class Screen(Console):
-    """A console without control characters except rich's own: text from outside cannot command the terminal."""
+    """A console that lets only rich's own control characters through: untrusted text cannot control the terminal."""
 
     @property
     def is_watched(self) -> bool:
-        """Whether drawn text can be redrawn: in a terminal or notebook, not in a file or pipe."""
+        """Whether text that was written can be redrawn: in a terminal or notebook, not in a file or pipe."""
         return self.is_jupyter or (self.is_interactive and self.file.isatty())
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:

@@ -1,4 +1,4 @@
-"""Tables, described once as columns and rows, for terminals, Markdown, pages and Prefect."""
+"""Tables as columns and rows, and their output to terminals, Markdown, web pages and Prefect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GAP = 2  # spaces between two columns on a terminal
 
 
 class Tone(StrEnum):
-    """Meaning of a text. Terminal and page colour it; the text must not rely on that."""
+    """Meaning of a text, which terminals and pages show as colour; the text must be clear without colour."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -47,7 +47,7 @@ class ReportTable:
     caption: str
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
-    numbers: frozenset[int] = frozenset()  # right-aligned columns, from 0
+    numbers: frozenset[int] = frozenset()  # indices of right-aligned columns
     notice: str = ""  # sentence on what was left out
 
     @classmethod
@@ -63,13 +63,13 @@ class ReportTable:
 class Column(Generic[T]):
     """A column of a table whose rows are made from values of one type."""
 
-    key: str  # name for programs, with the unit
+    key: str  # name of the column for programs, with the unit
     title: str
-    value: Callable[[T], Any]  # None if a row has no value
+    value: Callable[[T], Any]  # gives the value of a row; None for a row without a value
     show: Callable[[Any], str] = str
-    short: str = ""  # heading when space is short; empty: the title
-    legend: str = ""  # explains the heading
-    rank: int = 0  # columns of the highest rank are left out first when space is short; rank 0 never is
+    short: str = ""  # heading if space is short; empty: the title
+    legend: str = ""  # explanation of the heading
+    rank: int = 0  # if space is short, columns with the highest rank are left out first; rank 0 always stays
 
     def cell(self, row: T | None) -> str:
         value = None if row is None else self.value(row)
@@ -81,7 +81,7 @@ class Column(Generic[T]):
 
 
 def fitting(columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> list[Column[T]]:
-    """The columns that fit into `width` characters: first shorten headings, then drop the highest ranks."""
+    """The columns that fit into `width` characters, with short headings or without the highest ranks if needed."""
     shown = list(columns)
     if _width(shown, rows) > width:
         shown = [column.shortened for column in shown]
@@ -102,7 +102,7 @@ def legend(columns: Iterable[Column[T]]) -> str:
 
 
 def to_terminal(table: ReportTable) -> RichTable:
-    """A table for rich: numbers never wrap; words of the first column fold, and of the last wrap."""
+    """A table for rich: numbers never wrap; words fold in the first column and wrap in the last."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -130,7 +130,7 @@ def to_markdown(table: ReportTable) -> str:
 
 
 def to_mappings(table: ReportTable) -> list[dict[str, str]]:
-    """For each row a mapping of headings to cells, for Prefect's tables; safe as HTML."""
+    """For each row, a mapping of headings to cells that are safe as HTML, for Prefect's tables."""
     heads = [html_text(head) or "note" for head in table.heads]
     return [dict(zip(heads, map(html_text, row.cells), strict=True)) for row in table.rows]
 
@@ -143,10 +143,10 @@ def markdown_list(title: str, items: Sequence[str]) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text that HTML cannot misread."""
+    """The text escaped for HTML."""
     return html.escape(printable(text))
 
 
 def markdown_text(text: object) -> str:
-    """One line of text that neither Markdown nor HTML can misread."""
+    """The text as one line, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", html.escape(" ".join(printable(str(text)).split()), quote=False))

@@ -26,7 +26,7 @@ MARKS: dict[Severity, tuple[str, str]] = {
     Severity.INFO: ("·", ""),
 }
 HEALTHY = ("✓", "bold green")
-# a character and a colour for each part of worker time: the bar is readable without colours
+# For each part of worker time, a character (so that the bar can be read without colours) and a colour
 INKS = {
     "busy": ("█", "green"),
     "actors": ("a", "bright_green"),
@@ -45,7 +45,7 @@ INKS = {
 REASONS_SHOWN = 10
 POINTS_SHOWN = 100
 KNEES_SHOWN = 6
-# metrics shown when two runs are compared, with their ranks (`Column.rank`)
+# Metrics in the comparison of two runs, with their ranks (`Column.rank`)
 COMPARED = {"makespan_s": 0, "workers_used": 0, "efficiency": 1}
 
 

@@ -1,9 +1,9 @@
 """The trace of a trial for https://ui.perfetto.dev or chrome://tracing: gzipped JSON trace events.
 
-One process per worker, one track per worker thread. Transfer, deserialisation and disk are drawn next to their task,
-because the records have their durations but no times. Events of a track never overlap: overlaps by clock error are
-clipped, and tasks that truly overlap on a thread (coroutines on the event loop) get tracks of their own. Arrows lead
-from a task to those that needed its result.
+The trace has a process per worker and a track per worker thread. Transfers, deserialisation and disk are drawn next to
+their task, because the records have their durations but not their times. Events of a track never overlap: overlaps by
+clock error are clipped, and tasks that really overlap on a thread (coroutines on the event loop) get separate tracks.
+Arrows lead from a task to the tasks that needed its result.
 
 Format: "Trace Event Format", Google, 2016; times in microseconds since the first task was known.
 """
@@ -33,10 +33,10 @@ from scalescope.report.files import replacing
 from scalescope.report.worker_time import worst_point
 
 Event = dict[str, Any]
-CLUSTER = 0  # process of the counters; workers follow from 1
-COUNTED = 20_000  # most samples of the counters; viewers slow down with more
-SAME_NS = 1_000_000  # shorter overlaps of two tasks on one thread are clock error; longer ones get a track of their own
-COMPRESSION = 5  # level of gzip; level 1 is hardly faster, and its files are larger
+CLUSTER = 0  # number of the process with the counters; workers have numbers from 1
+COUNTED = 20_000  # most samples of a counter; viewers slow down with more
+SAME_NS = 1_000_000  # shorter overlaps of tasks on one thread are clock error; longer ones get a track of their own
+COMPRESSION = 5  # level of gzip; level 1 is hardly faster and makes larger files
 ARROWS = 20_000  # most arrows; those between workers are drawn first
 _BATCH = 5_000
 _STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
@@ -49,7 +49,7 @@ def write(tables: Tables, place: str | Path, *, title: str = "") -> int:
         CaptureError: There is nothing to show.
     """
     found = events(tables)
-    first = next(found)  # a fault of the records is raised before a file is touched
+    first = next(found)  # errors in the records are raised here, before a file is written
     with (
         replacing(place, "trace") as temporary,
         gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream,
@@ -83,7 +83,7 @@ def events(tables: Tables) -> Iterator[Event]:
 def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "", trial: str = "") -> Trial:
     """The trial to show: a valid one of the given point, or by default of the point that the verdict is about.
 
-    `point` is `workers=200,items=199`, with any of its settings, or the start of its id; `trial` is the start of a key.
+    `point`: settings such as `workers=200,items=199`, or the start of a point's id. `trial`: the start of a key.
 
     Raises:
         UsageError: There is no such trial, or its records were not kept.
@@ -109,7 +109,7 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
 
 @dataclass(frozen=True)
 class _TraceTrial:
-    """Attempts, with what only a trace needs of them; arrays have one element per attempt."""
+    """Attempts, and further data for the trace; arrays have one element per attempt."""
 
     attempts: Attempts
     rows: Ints  # rows of the attempts in the table of tasks
@@ -135,7 +135,7 @@ class _TraceTrial:
 
 @dataclass
 class _Track:
-    """The events of one thread in their order; times in nanoseconds."""
+    """The events of one thread, in order of time; times are nanoseconds."""
 
     pid: int
     tid: int
@@ -175,7 +175,7 @@ def _worker(trial: _TraceTrial, pid: int, members: Ints) -> Iterator[Event]:
 
 
 def _lanes(attempts: Attempts, own: Ints) -> list[Ints]:
-    """Divide attempts of one thread, sorted by start, so that those of a lane do not overlap."""
+    """Divide the attempts of one thread, sorted by start, into lanes without overlaps."""
     start, stop = _ns(attempts.start[own]), _ns(attempts.stop[own])
     if len(own) < 2 or bool((start[1:] >= np.maximum.accumulate(stop)[:-1] - SAME_NS).all()):
         return [own]
@@ -222,7 +222,7 @@ def _track(trial: _TraceTrial, track: _Track, group: Ints) -> Iterator[Event]:
 
 
 def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str, int]]) -> None:
-    """Place what was done for a task backwards from its start, but not before `earliest` or earlier events."""
+    """Draw the preparations of a task, backwards from its start, but not before `earliest` or earlier events."""
     room, placed = max(track.until, earliest), []
     for name, duration in parts:
         first = max(begin - duration, room)
@@ -240,13 +240,13 @@ def _arrows(trial: _TraceTrial, graph: Graph) -> Iterator[Event]:
     for number, edge in enumerate(between.tolist(), 1):
         made, needed = trial.slices[int(here[edge])], trial.slices[int(there[edge])]
         known = {"name": "result", "cat": "result", "id": number}
-        end = made["ts"] + max(made["dur"] - 0.001, 0.0)  # inside the slice: at its very end it would belong to none
+        end = made["ts"] + max(made["dur"] - 0.001, 0.0)  # just inside the slice, else it would belong to none
         yield {"ph": "s", "pid": made["pid"], "tid": made["tid"], "ts": end, **known}
         yield {"ph": "f", "bp": "e", "pid": needed["pid"], "tid": needed["tid"], "ts": needed["ts"], **known}
 
 
 def _counters(attempts: Attempts) -> Iterator[Event]:
-    """Running tasks and waiting tasks, after each change, or at regular times if there are too many."""
+    """Counters of running and of waiting tasks, at each change, or at regular times if changes are too many."""
     start, stop, runnable = np.sort(attempts.start), np.sort(attempts.stop), np.sort(attempts.runnable)
     times: Floats = np.unique(np.concatenate([start, stop, runnable]))
     if len(times) > COUNTED:
@@ -278,7 +278,7 @@ def _write(stream: TextIO, first: Event, rest: Iterator[Event], title: str) -> i
     count = 0
     found = chain((first,), rest)
     while batch := list(islice(found, _BATCH)):
-        stream.write((",\n" if count else "") + encode(batch)[1:-1])  # saves a seventh of the time
+        stream.write((",\n" if count else "") + encode(batch)[1:-1])  # in batches, which saves a seventh of the time
         count += len(batch)
     stream.write("\n]}\n")
     return count

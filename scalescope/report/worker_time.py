@@ -11,8 +11,8 @@ from scalescope.analysis.summary import worst_point as worst_point
 from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, Metrics
 from scalescope.model.words import percent, plural
 
-WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
-WORTH_SPLITTING = 0.01  # smallest share of worker time passed on that is shown separately
+WORTH_A_WORD = 0.05  # smallest share of worker time whose cause is named
+WORTH_SPLITTING = 0.01  # smallest share of worker time, spent waiting for late tasks, that is shown separately
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def lost_to(summary: PointSummary) -> str:
 
 
 def busy_line(metrics: Metrics) -> str:
-    """Time of busy threads inside tasks by kind, and the line with most of it; empty if not recorded."""
+    """The parts of busy time inside tasks, and the line of code with most of it; empty if not recorded."""
     told = busy_parts(metrics.busy_time_s or {})
     worst = next(iter((metrics.busy_by_prefix or {}).items()), None)
     if not told or worst is None or not worst[1].where:

@@ -46,7 +46,7 @@ def _leaves(section: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _is_closed(name: str) -> bool:
-    """Whether an unknown key is an error: Dask has its section, or one of nearly that name, with fixed keys."""
+    """Whether an unknown key is an error: its section, or one of a similar name, is Dask's and has fixed keys."""
     import dask
 
     first, *rest = name.replace("_", "-").split(".")

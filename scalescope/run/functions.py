@@ -48,7 +48,7 @@ def _by_name(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
     name, module = getattr(function, "__name__", ""), sys.modules.get(getattr(function, "__module__", "") or "")
     if module is None or module.__name__ == "__main__" or getattr(module, name, None) is not function:
-        return ""  # importing the running script would run it again
+        return ""  # no name: importing the running script would run it again
     file = Path(inspect.getsourcefile(function) or "").resolve()
     if file.suffix != ".py" or not file.is_file():
         return ""

@@ -21,7 +21,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run.parameters import Execution
 
-UNASKED_S = 30.0  # real seconds that experiments which nobody asked for may take
+UNASKED_S = 30.0  # most real seconds of experiments that nobody asked for
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class ExtraTrial:
     """A trial that is added to a sweep while it runs."""
 
     point: Point
-    repeat: int  # number of the trial of that point, from 0
+    repeat: int  # number of this trial among the trials of its point, from 0
     warmup: bool = False
 
 
-# Chooses further trials from all finished trials, in their order. The choice depends on nothing else, so that a killed
-# run comes to the same trials when it continues
+# Chooses further trials from all finished trials, in their order. The choice must depend on nothing else, so that a
+# killed run adds the same trials when it continues
 Growth = Callable[[Sequence[Trial]], Sequence[ExtraTrial]]
 
 
@@ -46,12 +46,12 @@ class SweepGrowth:
 
     sweep: Sweep
     workload: Workload
-    planned: frozenset[str]  # ids of the points that the sweep had before
+    planned: frozenset[str]  # ids of the points planned at the start
     execution: Execution
 
     @classmethod
     def of(cls, sweep: Sweep, workload: Workload, plan: Sequence[PlannedTrial], execution: Execution) -> SweepGrowth:
-        """The growth that the options ask for; without any, only short experiments."""
+        """The growth that the options ask for; if they ask for none, only short experiments."""
         return cls(sweep, workload, frozenset(planned.point.id for planned in plan), execution)
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
@@ -75,7 +75,7 @@ class SweepGrowth:
         ]
 
     def _points(self, found: Sequence[Mapping[str, Scalar]]) -> list[Point]:
-        """Points with these values, each once; a point that cannot run here is logged and left out."""
+        """Points with these values, without duplicates; a point that cannot run here is logged and left out."""
         points = {}
         for values in found:
             try:
@@ -90,7 +90,7 @@ class SweepGrowth:
 def simulated(
     sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial], tried: list[dict[str, Scalar]]
 ) -> list[dict[str, Scalar]]:
-    """Short experiments on the simulated cluster, which are run unasked where nothing shows why workers are idle."""
+    """Short experiments on the simulated cluster, run without being asked for if no cause of idle workers is known."""
     if findings[0].code != UNKNOWN.code:
         return []
     tried = [each for each in tried if not sweep.cluster.real_time or CLUSTER in each]
@@ -99,7 +99,7 @@ def simulated(
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The points of findings, changed as the findings advise; advice that needs another cluster gives none."""
+    """The first points of findings, with the advised changes; a change of the memory limit is left out."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
     return [

@@ -1,4 +1,4 @@
-"""Names tasks that do not end before the jobs in which they run, before the jobs are submitted."""
+"""Warns of tasks that take longer than the jobs in which they run, before the jobs are submitted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tasks_longer_than_jobs(sweep: Sweep, cluster: ClusterSpec, points: Sequence[
     run_id, trial, longest = known
     assert trial.metrics is not None
     work_s, span_s = trial.metrics.work_s, trial.metrics.span_s
-    whole_s = sum(max(work_s / point.threads, span_s) for point in points)  # jobs stay from one trial to the next
+    whole_s = sum(max(work_s / point.threads, span_s) for point in points)  # jobs stay open from one trial to the next
     each = [too_long(longest, name, limit_s, whole_s) for name, limit_s in limits.items() if limit_s]
     worst: TooLong | None = max(filter(None, each), key=lambda one: one.lost, default=None)
     return f"By run {run_id}, {worst.text}" if worst else ""

@@ -21,10 +21,10 @@ class Orchestrator(Protocol):
     """Runs flows, and keeps saved clusters and stores; raises `InfrastructureError` if its server fails."""
 
     def is_configured(self) -> bool:
-        """Whether the user has set it up, so that runs belong there. Must be quick and import nothing large."""
+        """Whether the user has set up the orchestrator, so that runs use it. Must be quick and import nothing large."""
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
-        """Make it ready; without a configured server, start a temporary one."""
+        """Make the orchestrator ready; without a configured server, start a temporary one."""
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
         """Run a flow in this process, tell `listener` its progress, and return its result."""
@@ -57,7 +57,7 @@ def needed() -> Orchestrator:
 
 
 def load_saved(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Parameters with saved values in place of their names, and the address of a saved store's raw records."""
+    """Parameters with the names of saved values replaced by these, and the address of a saved store's raw records."""
     loaded = {name: needed().saved(name, value) if names_block(name, value) else value for name, value in given.items()}
     records = ""
     if isinstance(loaded.get("store"), tuple):

@@ -20,7 +20,7 @@ class Load:
     """Load of the orchestrator around one trial."""
 
     waited_s: float = 0.0  # seconds until the orchestrator was quiet
-    cpu_s: float = 0.0  # its CPU seconds while the trial ran
+    cpu_s: float = 0.0  # CPU seconds of the orchestrator while the trial ran
 
 
 def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:

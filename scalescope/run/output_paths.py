@@ -68,7 +68,7 @@ class OutputPath:
         return written
 
     def made(self, reference: str) -> str:
-        """The address for the run or study with this id; makes its folder if that is among the raw records."""
+        """The address to write for the run or study with this id; makes its folder if that is among the raw records."""
         if not self.among_records:
             return files.absolute(self.name)
         address = f"{self.store.folder(reference)}/{posixpath.normpath(self.name)}"

@@ -23,7 +23,7 @@ class Progress:
 
     done: int  # trials finished, in earlier attempts too
     total: int  # trials planned; 0: not known yet
-    text: str  # a few words about the trial that has just finished, or else about the present step
+    text: str  # a few words about the trial that has just finished, or else about the current step
     trial: Trial | None = None  # the trial that has just finished, if any
     notable: bool = False  # True if the text deserves a line in the log though no trial has finished
     kept: bool = False  # True if the text also stays on the terminal

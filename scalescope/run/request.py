@@ -28,7 +28,7 @@ class RunRequest:
     sweep: Sweep
     workload: Workload
     plan: tuple[PlannedTrial, ...]  # trials in the order in which they run
-    store: str = field(default="", repr=False)  # its address; empty: the default one
+    store: str = field(default="", repr=False)  # address of the store; empty: the default store
     records: str = ""  # address of the raw records; empty: next to the store
     report: str = ""  # path or address of the HTML file to write; empty: none
     fresh: bool = False  # True: begin a new run even if one can be continued
@@ -101,7 +101,7 @@ def resolve(given: Mapping[str, object]) -> RunRequest:
     request = check(loaded, records=records)
     if request.grow is not None:
         return request
-    # a sweep that somebody looks at, not one of a study or of a night
+    # no growth was given: this is neither part of a study nor of a night
     return replace(request, grow=SweepGrowth.of(request.sweep, request.workload, request.plan, Execution()))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from scalescope.model.sweep import DEFAULT_CLUSTER
 
-MAX_LISTED = 3  # most values of an axis that are listed; more are counted. Numbers are shown as a range
+MAX_LISTED = 3  # most values of an axis that are listed; more are only counted. Numbers are shown as a range
 
 
 def sweep(given: Mapping[str, Any]) -> str:

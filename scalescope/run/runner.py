@@ -30,18 +30,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """A step, and how an orchestrator shows and retries it. The callables take the arguments of `call`."""
+    """A step, and how an orchestrator shows and retries it. Its callables take the same arguments as `call`."""
 
     name: str  # name, such as `provision`
     call: Callable[..., R]
     title: Callable[..., str] | None = None  # description in a few words; by default the name
     retried: tuple[type[Exception], ...] = ()  # errors after which trying again can help
-    timeout_s: Callable[..., float] | None = None  # seconds, more than every limit that the step itself keeps
+    timeout_s: Callable[..., float] | None = None  # time limit in seconds, above every limit that the step itself keeps
     # (result) to a name of its end, such as `Invalid`, and the reason; by default, a step that returns has completed
     outcome: Callable[[R], tuple[str, str]] | None = None
 
     def is_retried(self, error: object) -> bool:
-        """Whether to try again after an error; not after one that would happen again (`ends_run`)."""
+        """Whether to retry after an error; not if the error would come again (`ends_run`)."""
         return isinstance(error, self.retried) and not getattr(error, "ends_run", False)
 
 

@@ -36,7 +36,7 @@ def noted(*numbers: int) -> Iterator[list[int]]:
 
 
 def have_come() -> bool:
-    """Whether a signal came within an open `noted`: other code may have turned it into another error."""
+    """Whether a signal came within an open `noted`; its exception may have become another error."""
     return any(_received)
 
 

@@ -59,7 +59,7 @@ class SweepResult(Shown):
     failed: int  # trials whose workload raised
     invalid: int  # trials in which the machine misbehaved
     resumed: int  # trials that an earlier attempt had finished
-    store: str  # its address, without password
+    store: str  # address of the store, without password
     ended_early: str = ""  # the reason if a budget ended it before all trials had run; else empty
     run: SweepRun = field(kw_only=True, repr=False, compare=False)  # the whole run, as in the store
 
@@ -68,7 +68,7 @@ class SweepResult(Shown):
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name of its end, empty if no finding is critical; and the verdict."""
+        """A name of the sweep's end, empty if no finding is critical; and the verdict."""
         assert self.run.verdict is not None
         text = self.run.verdict.text
         line = f"{text} Ended early: {self.ended_early}" if self.ended_early else text
@@ -174,7 +174,7 @@ def write_report(store: Store, run: SweepRun, path: str) -> None:
 def begin(
     request: RunRequest, store: Store, *, facts: Mapping[str, Any] | None = None
 ) -> tuple[SweepRun, list[PlannedTrial]]:
-    """Begin a run, or continue the one that was stopped; return it and the trials that it still lacks."""
+    """Begin a run, or continue one that was stopped; return the run and the trials that are still missing."""
     from scalescope.capture.host import packages
 
     run = store.begin(
@@ -225,7 +225,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
             store.patience_s = ENDING_S
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
             store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
-        except StoreError as refused:  # the error that ended the run matters more
+        except StoreError as refused:  # the error that ended the run is more important
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 
 
@@ -245,7 +245,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
 
     def waits(text: str) -> None:
         runner.tell(Progress(0, 0, text, notable=text not in told))
-        told.add(text)  # each wait is reported many times, and logged once
+        told.add(text)  # each wait is reported many times, but logged once
 
     told: set[str] = set()
     store.says = waits

@@ -86,7 +86,7 @@ def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
 
 
 def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, Scalar]) -> None:
-    """Replace a file's cluster, or its fields, by those of options."""
+    """Replace a file's cluster, or fields of the cluster, by those that options give."""
     if kind is not None:
         data["cluster"] = kind
     if not options:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
-PAUSE_S = 600.0  # seconds in which nothing is sent to a collector that failed, since each try can take 10 s
+PAUSE_S = 600.0  # seconds without sending after the collector failed, since each try can take 10 s
 # Upper bounds of the histogram's buckets, in seconds: the default ones are for milliseconds
 MAKESPANS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
@@ -110,7 +110,7 @@ def is_on() -> bool:
 class Collector:
     """The collector that the environment names, as this process found it."""
 
-    paused_until: float = 0.0  # `time.monotonic` before which nothing is sent
+    paused_until: float = 0.0  # value of `time.monotonic` before which nothing is sent
 
     def send(self, span: Span) -> None:
         if time.monotonic() < self.paused_until:

@@ -82,7 +82,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         trial = replace(trial, warnings=(*trial.warnings, f"this is the second attempt; in the first, {why}"))
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
     saved = drivers.store.save(drivers.run_id, trial, tables)
-    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; what is left goes with the driver's folder
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # the rest is removed with the driver's folder
     return saved
 
 
@@ -146,7 +146,7 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     limit = trial.facts["cluster"].get("limit")
-    if limit and not is_trifle(metrics):  # a trial that is too short gets no findings anyway
+    if limit and not is_trifle(metrics):  # a trial that short gets no findings anyway
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
 
@@ -197,7 +197,7 @@ MEASURE = RunStep(
     measure,
     _measure_title,
     timeout_s=_measure_limit_s,
-    # a trial that is not valid is a result too
+    # a trial that is not valid is also a result
     outcome=lambda trial: (STATE_NAMES[trial.state], trial.reason.partition("\n")[0]),
 )
 TEARDOWN = RunStep("teardown", tear_down, timeout_s=lambda drivers: 30.0)

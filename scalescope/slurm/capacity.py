@@ -1,6 +1,6 @@
 """How many workers the nodes of a partition hold at the same time when nobody else uses them.
 
-Slurm hides CLOUD nodes that are powered off. What a partition has beyond the nodes that Slurm shows is theirs.
+Slurm hides CLOUD nodes that are powered off. They have what the partition has beyond the nodes that Slurm shows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MANY = 10**6  # number assumed for GPUs of hidden nodes, since few sites have S
 
 @dataclass(frozen=True)
 class SlurmNodeShape:
-    """What a job asks for, or what a node has."""
+    """Resources that a job asks for, or that a node has."""
 
     cores: int
     memory_mb: int = 0  # 0: the partition's default
     gpus: int = 0
-    threads: int = 1  # threads of each core if jobs get whole cores, so that one thread takes all of its core; else 1
+    threads: int = 1  # threads per core if jobs get whole cores, so that a job's thread takes a whole core; else 1
 
     def __str__(self) -> str:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
@@ -48,21 +48,21 @@ class SlurmNodeShape:
 class SlurmCapacity:
     """Most workers that can run at once on an otherwise idle cluster."""
 
-    most: int  # most workers on all nodes, also those that are down or drained; 0: sbatch says why not
+    most: int  # most workers on all nodes, including down or drained ones; 0: sbatch will say why not
     now: int  # most workers on the nodes that work
     closed: Mapping[str, tuple[str, str]]  # state and reason of nodes that are down or drained
 
 
 @dataclass(frozen=True)
 class _Asleep:
-    """Nodes of a partition that are powered off and hidden."""
+    """The nodes of a partition that are powered off and hidden."""
 
     all: SlurmNodeShape  # resources of these nodes together
     count: int
     alone: bool  # True if no two jobs share a node
 
     def room(self) -> list[tuple[SlurmNodeShape, bool]]:
-        """An upper bound: one node may have nearly all; a job is refused only if all nodes together lack it."""
+        """Upper bound: one node may have nearly all, so a job is refused only if all nodes together have too little."""
         return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
 
 
@@ -79,7 +79,7 @@ class SlurmRoom:
     def capacity(
         self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run, ours: Collection[str] = ()
     ) -> SlurmCapacity | None:
-        """Room for jobs of `full` workers and one job with the rest; None: only sbatch can tell.
+        """Room for jobs of `full` workers and one job with the remaining workers; None: only sbatch can tell.
 
         Jobs on a node that drains run on, so the nodes of our own jobs, `ours`, count as working.
         """
@@ -147,14 +147,14 @@ class SlurmRoom:
 
     def _nodes(self, rows: Iterable[list[str]], run: Run) -> dict[str, tuple[SlurmNodeShape, bool]] | None:
         config = _config(run)
-        # If this process is a job itself, the cores of that job are taken.
+        # If this process itself runs in a job, the cores of that job are taken.
         own = {os.environ.get("SLURMD_NODENAME", ""): leading_number(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
         found: dict[str, tuple[SlurmNodeShape, bool]] = {}
         for name, cpus, topology, memory, most, shared, gres, _, _ in rows:
             if shared.startswith(("YES", "FORCE")):
                 return None
             has = leading_number(cpus) - own.get(name, 0)
-            before = found[name][0].cores if name in found else 0  # cores counted for another partition
+            before = found[name][0].cores if name in found else 0  # cores counted for its other partitions
             cores = min(has, before + (int(most) if most.isdigit() else has))
             gpus = sum(int(number) for number in re.findall(rf"{re.escape(self.gpu)}(?::[^:,(]+)?:(\d+)", gres))
             sockets, per_socket, threads = map(int, topology.split())
@@ -180,7 +180,7 @@ def _closed(rows: Iterable[list[str]]) -> dict[str, tuple[str, str]]:
 def _workers(
     nodes: Iterable[tuple[SlurmNodeShape, bool]], job: Callable[[int], SlurmNodeShape], full: int
 ) -> tuple[int, int]:
-    """Full jobs that run at once, and their workers with those of one job with fewer."""
+    """Full jobs that can run at once, and their workers together with those of one smaller job."""
     jobs, rest = 0, 0
     for (node, alone), number in Counter(nodes).items():
         fits = min(node.holds(job(full)), 1 if alone else node.cores)

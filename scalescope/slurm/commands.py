@@ -1,4 +1,4 @@
-"""Runs Slurm's commands and waits for a controller that is away; `jobs` reads the answers."""
+"""Runs Slurm's commands, and waits for a controller that does not answer; `jobs` reads the answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 LOOK_S = 0.5  # seconds between two looks at what a command has said so far
 COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controller after 10
 
-# The user's own variables with these beginnings change what the commands show.
+# Variables of the user that begin like this change what the commands show.
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 
 _SILENT = re.compile(
@@ -30,7 +30,7 @@ _SILENT = re.compile(
     re.IGNORECASE,
 )
 
-_SLEEPS = "sleeping and retrying"  # words of sbatch while the queue is full, which lasts two minutes
+_SLEEPS = "sleeping and retrying"  # words of sbatch while the queue is full; it retries for two minutes
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def job_facts(label: str, *, run: Run, job_ids: Iterable[str] | None = None) -> dict[str, Any]:
-    """Waits, places, ends and use of a label's jobs as JSON; `absent` says in sentences what is not known, and why."""
+    """Wait times, nodes, ends and resource use of a label's jobs as JSON; `absent` says what is not known, and why."""
     try:
         jobs, absent = _accounted(label, run)
         source = "sacct"

@@ -19,13 +19,13 @@ from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 NAME_PREFIX = "prefect-"  # names of flow runs' jobs begin with it; a job number alone may be reused by Slurm
 
 SUBMIT_TIMEOUT_S = 60.0  # seconds for sbatch to answer
-MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
+MISSES = 3  # looks in a row without a job, after which Slurm counts as having forgotten it
 
-_MAY_END = ("partition-closed", "job-held")  # passing categories: a partition opens again, a held job is released
+_MAY_END = ("partition-closed", "job-held")  # temporary states: a partition opens again, a held job is released
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
-    # A worker that itself runs in a job has variables that describe that job; sbatch would take some for options.
+    # A worker that runs in a job has variables about that job, which sbatch would take for options.
     kept = {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
     return kept | {name: value for name, value in more.items() if value is not None}
 

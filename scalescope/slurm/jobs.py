@@ -41,7 +41,7 @@ class SlurmJob:
     id: str
     name: str
     state: str
-    reason: str = ""  # reason of its wait, or of its end
+    reason: str = ""  # reason why the job waits, or why it ended
     partition: str = ""
     nodes: str = ""  # nodes, as Slurm abbreviates them (`n[1-4]`)
     user: str = ""
@@ -59,7 +59,7 @@ class SlurmJob:
 
     @property
     def why(self) -> str:
-        """Why it waits: its reason, or the state of a job that has nodes, but does not run yet."""
+        """Why the job waits: its reason, or the state of a job that has nodes but does not run yet."""
         return self.reason or (self.state if self.state in POWERING else "")
 
     @property
@@ -68,7 +68,7 @@ class SlurmJob:
 
     @property
     def outcome(self) -> str:
-        """Its state; for a completing job the state that follows, if its reason tells."""
+        """The job's state; for a completing job the state that follows, if its reason tells."""
         return _OUTCOMES.get(self.reason, self.state) if self.state == COMPLETING else self.state
 
     @property
@@ -104,7 +104,7 @@ def parse_squeue(text: str) -> list[SlurmJob]:
                 partition=partition,
                 nodes=_known(nodes),
                 user=user,
-                comment="" if comment == "(null)" else comment,  # unchanged, since it says whose job this is
+                comment="" if comment == "(null)" else comment,  # unchanged: it says whose job this is
                 submitted=when(submitted),
                 started=None if waiting else when(started),
                 estimated_start=when(started) if waiting else None,
@@ -153,7 +153,7 @@ class ClusterJobs:
     label: str
     numbers: Collection[str]
     folder: str
-    user: str = ""  # name of the user; empty: this one
+    user: str = ""  # name of the user; empty: this user
 
     def left(self, *, run: Run) -> tuple[list[SlurmJob], list[SlurmJob]]:
         """Our jobs that have not ended, and others of the same name."""
@@ -204,12 +204,12 @@ def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
 
 
 def is_down(state: str) -> bool:
-    """Whether a node in this state has lost its jobs; those of a drained one run on."""
+    """Whether a node in this state has lost its jobs; on a drained node, jobs run on."""
     return state.endswith("*") or any(word in state for word in ("down", "fail", "error"))
 
 
 def is_closed(state: str) -> bool:
-    """Whether a node in this state starts no job before somebody repairs it, or lets it go on."""
+    """Whether a node in this state starts no job until somebody repairs or resumes it."""
     return state.startswith(("down", "drain", "fail", "error"))
 
 

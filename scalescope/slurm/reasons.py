@@ -17,7 +17,7 @@ _OF_JOBS = {
     "jobs-ahead": "Priority",
     "nodes-away": "ReqNodeNotAvail FrontEndDown PartitionConfig",
     "nodes-prepare": "Prolog Cleaning",
-    "nodes-power-up": "CONFIGURING POWER_UP_NODE",  # states of jobs, which have no reason
+    "nodes-power-up": "CONFIGURING POWER_UP_NODE",  # states of jobs, for which Slurm gives no reason
     "burst-buffer": "BurstBufferResources BurstBufferStageIn BurstBufferOperation",
     "power-cap": "PowerNotAvail PowerReserved",
     "reservation-to-come": "Reservation",
@@ -149,7 +149,7 @@ def of_reason(reason: str) -> str:
 
 
 def of_refusal(said: str) -> str:
-    """The category of what sbatch wrote; empty if it is not known. A reason by name says more than the sentence."""
+    """The category of what sbatch wrote; empty if unknown. A reason that it names tells more than its sentence."""
     names = (name for name in re.findall(r"\w+", said) if re.search(r"[a-z][A-Z]|^[A-Z]{2}", name))
     if found := next((REASONS[name] for name in names if name in REASONS), ""):
         return found

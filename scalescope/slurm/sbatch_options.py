@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-# Options that Scalescope sets itself, or that make other jobs than the one that it waits for.
+# Options that Scalescope itself sets, or that would make other jobs than the one it waits for.
 TAKEN = frozenset(
     {"array", "clusters", "comment", "error", "help", "job-name", "output", "parsable", "requeue", "test-only"}
     | {"usage", "version", "wait", "wrap"}
@@ -20,7 +20,7 @@ _SHORT = {
     "V": "version",
     "W": "wait",
 }
-_FLAGS = frozenset("hHIkOQsuvVW")  # options without a value: text right after one is another option
+_FLAGS = frozenset("hHIkOQsuvVW")  # short options without a value: text right after one is a further option
 
 
 def objection(line: str, *more: str) -> str:

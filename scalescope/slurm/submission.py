@@ -21,7 +21,7 @@ def submit(
     try:
         done = run(("sbatch", *options), script)
     except CommandSilent as error:
-        if reasons.of_refusal(error.said):  # sbatch itself sleeps and tries again, for longer than a command may take
+        if reasons.of_refusal(error.said):  # sbatch itself sleeps and retries, for longer than a command may take
             raise _error(error.said, script, fields) from error
         raise
     if done.returncode:

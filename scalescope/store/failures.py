@@ -40,9 +40,9 @@ UNREACHABLE = (
 )
 UNKNOWN = ("", "If the next attempt fails as well, report this with the text above.")
 
-AWAY = "away"  # category of errors of a server that may answer in a minute
+AWAY = "away"  # error category: the server is silent, but may answer in a minute
 
-# https://www.sqlite.org/rescode.html; names of extended codes begin with the primary one
+# https://www.sqlite.org/rescode.html; the name of an extended code starts with the primary code's name
 SQLITE = {
     "SQLITE_FULL": FULL,
     "SQLITE_IOERR": FAULTY,
@@ -66,7 +66,7 @@ POSTGRESQL = {
     "57P": UNREACHABLE,
 }
 
-# A connection that was never made has no code, only libpq's words
+# Failed connection attempts have no error code, only a message of libpq.
 LIBPQ = {
     "authentication failed": DENIED,
     "no password supplied": DENIED,
@@ -87,9 +87,9 @@ SYSTEM = {
     **dict.fromkeys((EEXIST, ENOTDIR, EISDIR), OBSTRUCTED),
 }
 
-# s3fs raises these for the statuses 500 and 503 of object storage
+# s3fs raises these errors if object storage answers with status 500 or 503
 BROKEN = (errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO))
-# Names of errors of the libraries that reach object storage, which share no class
+# Parts of the names of errors in libraries for object storage, which have no common base class
 CONNECTION = re.compile("Connect|Timeout|HTTPClient|Streaming|ServiceRequest")
 
 

@@ -1,7 +1,7 @@
 """JSON and text in a form that every database accepts.
 
-PostgreSQL refuses NaN and infinity in JSON, and NUL in text. No database accepts lone surrogates in text, which Python
-makes of file names that are not UTF-8.
+PostgreSQL refuses NaN and infinity in JSON, and NUL in text. No database accepts lone surrogates in text; Python uses
+them for file names that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def clean(text: str) -> str:
-    """Escape what databases refuse."""
+    """Escape characters that databases refuse."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 

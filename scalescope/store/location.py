@@ -16,8 +16,8 @@ from scalescope.owner import home, user_folder
 
 VARIABLE = "SCALESCOPE_STORE"
 MOUNTS = Path("/proc/self/mounts")
-# Types of file systems (`proc_pid_mounts(5)`) that several machines can mount. SQLite's WAL does not work there, and
-# clocks of several hosts write the times.
+# Types of file systems (`proc_pid_mounts(5)`) that several machines can mount: SQLite's WAL does not work there, and
+# times in the store come from the clocks of several hosts.
 _NETWORK = re.compile(
     r"nfs4?|cifs|smb3|smbfs|ncpfs|lustre|gpfs|mmfs|beegfs|fhgfs|panfs|wekafs|pvfs2|orangefs|ceph|glusterfs|afs"
     r"|9p|virtiofs|vboxsf|fuse\.(?!fuse-overlayfs|lxcfs|portal).*"
@@ -65,7 +65,7 @@ def locate(address: str) -> Location:
     if backend == "sqlite" and url.database and not url.query and not url.host and url.database != ":memory:":
         return _sqlite(Path(url.database))
     before, at, after = address.partition("@")
-    if "@" in after or (at and "?" in before):  # a part of the password would count as the host, and be shown
+    if "@" in after or (at and "?" in before):  # part of the password would be taken for the host, and shown
         quoting = "Write @ as %40 and / as %2F in a password."
         raise InvalidField("store", redact(address), "an address with one @ at most", next_step=quoting)
     if backend in ("postgresql", "postgres") and url.database:

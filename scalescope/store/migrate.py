@@ -1,4 +1,4 @@
-"""Creates or upgrades the tables of a database; processes that open it at once wait for each other."""
+"""Creates or upgrades the tables of a database; processes that do so at the same time wait for each other."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _migrate(connection: Connection, found: str | None, where: str) -> None:
-    from alembic import command  # a tenth of a second, seldom needed
+    from alembic import command  # imported here: it takes 0.1 s and is seldom needed
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 

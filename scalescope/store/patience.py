@@ -10,8 +10,8 @@ from scalescope.errors import StoreError
 from scalescope.store.failures import AWAY
 from scalescope.waiting import patiently
 
-ENDING_S = 4.0  # seconds to wait for a server when a stopped or failed run saves its end
-SAY_S = 10.0  # seconds between two messages about a wait; saving the records of a trial takes some seconds anyway
+ENDING_S = 4.0  # seconds to wait for a server when a stopped or failed run saves its final state
+SAY_S = 10.0  # seconds until a wait is reported, and between reports; saving a trial takes some seconds anyway
 
 
 class HasServer(Protocol):
@@ -31,7 +31,7 @@ R = TypeVar("R")
 def outlasting(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Make a method wait for a server that is away; the method must be safe to call again.
 
-    The wait has a limit, because drivers of databases have none for a server that stands still.
+    The wait has a limit, because database drivers would wait forever for a server that hangs.
     """
 
     @wraps(method)

@@ -24,12 +24,12 @@ class PrunableItem:
 
     id: str
     runs: tuple[str, ...]  # ids of the runs
-    since: datetime  # begin of its newest run
-    size: int  # bytes of its records and reports
+    since: datetime  # start of the item's newest run
+    size: int  # bytes of records and reports
 
 
 def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[PrunableItem]:
-    """Items to remove, oldest first: too old, or beyond `keep_bytes` with all newer items; none that still run."""
+    """Items to remove, oldest first: those too old, or not within `keep_bytes` of newest items; never running ones."""
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
     with store.reading("read the runs") as session:

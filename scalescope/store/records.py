@@ -1,6 +1,6 @@
 """Raw records of a trial as Parquet files, one per table, in one folder under any address that fsspec takes.
 
-Byte-stream split and zstd keep every double to the last bit; delta-packed integers are larger or not exact.
+Doubles are stored with byte-stream split and zstd, which is exact; delta-packed integers would be larger or inexact.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write(address: str, tables: Mapping[str, Columns]) -> None:
     """Write all tables of one trial to a folder, replacing its content; a reader sees all of them or none.
 
     On a local file system the folder is written under another name, flushed to the disk, and renamed. Elsewhere each
-    file is put as a whole; an address counts only once the trial's row names it.
+    file is uploaded as a whole; readers only use an address after the trial's row in the database names it.
     """
     try:
         encoded = {name: _encode(name, columns) for name, columns in tables.items()}
@@ -108,7 +108,7 @@ def _encode(name: str, columns: Columns) -> bytes:
         buffer,
         compression="zstd",
         write_page_checksum=True,
-        compression_level=1,  # higher levels save nothing on random keys, and 3 % on others
+        compression_level=1,  # higher levels save 3 % at most, and nothing on random keys
         use_dictionary=[column for column in declared if column not in encodings],
         column_encoding=encodings,
     )
@@ -117,7 +117,7 @@ def _encode(name: str, columns: Columns) -> bytes:
 
 def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
     temporary = root.with_name(f".{root.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
     make_folder(temporary, may_share=True)
     try:
         for name, data in files.items():
@@ -156,5 +156,5 @@ def _explained(doing: str, address: str) -> Iterator[None]:
         raise StoreError(
             f"Could not {doing}: {redact(str(error))}", where=where, next_step="Correct the address of the records."
         ) from error
-    except Exception as error:  # every kind of file system has errors of its own
+    except Exception as error:  # each kind of file system has its own errors
         raise explain(error, doing, where) from error

@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
-INTERRUPTED = "interrupted"  # fact of a trial: it was stopped from outside, and runs again on resume
-PACKAGES = "packages"  # fact: packages; a whole list is stored once for all trials that share it
-LARGEST = 2**63  # columns hold smaller whole numbers than this; JSON holds any
+INTERRUPTED = "interrupted"  # name of a fact of a trial that was stopped from outside, and runs again on resume
+PACKAGES = "packages"  # name of the fact with the packages; each distinct list is stored once
+LARGEST = 2**63  # integers from this on do not fit into a column, only into JSON
 
 
 def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:
-    """Facts without the package list, and the row of that list, if there is one."""
+    """Split facts into the rest and a row for the package list (None without a list)."""
     packages = facts.get(PACKAGES)
     if not isinstance(packages, Mapping | list):
         return dict(facts), None
@@ -109,7 +109,7 @@ def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
 
 
 def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """The rows that can be read; a warning shows the first unreadable row, and counts them."""
+    """The rows that can be read; a warning shows the first unreadable row and the number of such rows."""
     result, errors = [], []
     for row in found:
         try:

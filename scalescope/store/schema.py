@@ -19,7 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 REVISION = "0003"  # the newest revision in `migrations/versions`
-VERSION_TABLE = "scalescope_version"  # not Alembic's default: a database may be shared with Prefect, which uses that
+VERSION_TABLE = "scalescope_version"  # not Alembic's default, which Prefect uses: both may share a database
 
 
 class RunState(StrEnum):
@@ -32,7 +32,7 @@ class RunState(StrEnum):
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC, on databases without time zones too."""
+    """A timezone-aware time in UTC, also on databases without time zones."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

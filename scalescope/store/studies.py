@@ -89,7 +89,7 @@ class Studies:
         raise UsageError(f"There is no study {reference!r}", where=self._where, next_step=next_step)
 
     def following(self, reference: str) -> tuple[str, ...]:
-        """Ids of the studies to which a run or study led, oldest first."""
+        """Ids of the studies whose `follows` is this run or study, oldest first."""
         with self._read("read the studies") as session:
             return _following(session, reference)
 
@@ -129,7 +129,7 @@ def _following(session: Session, reference: str) -> tuple[str, ...]:
 
 
 def now_of(session: Session) -> datetime:
-    """The time, by the server's clock on PostgreSQL, which all hosts share."""
+    """The present time: on PostgreSQL by the server's clock, which all hosts share."""
     if session.get_bind().dialect.name == "postgresql":
         now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
         return now.astimezone(UTC)

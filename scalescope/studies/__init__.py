@@ -1,7 +1,7 @@
-"""Studies: questions that need sweeps which grow, where what was measured decides what to measure next.
+"""Studies: questions answered by sweeps that grow: the results so far decide what is measured next.
 
-`STUDIES` is the one list of them: commands, Prefect flows, their forms, reports and ids follow from it. A module that a
-row names is imported when it is needed.
+`STUDIES` lists them all: commands, Prefect flows, their forms, reports and ids are made from it. A module that a row
+names is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ class StudyType:
     """A row of `STUDIES`."""
 
     command: str  # name of the command and of the Prefect flow
-    parameters_class: str  # the first paragraph of its docstring says what the study is for
+    parameters_class: str  # `module:class`; the first paragraph of its docstring is the study's summary
     plan: str = ""  # module with `ask` and `check`; empty: the study has a command and a flow of its own
     report: str  # module with `sheet` and `picture`
     example: str = ""  # arguments of the command
     title: str  # heading of the report
-    fine: tuple[str, str]  # style-sheet class and label of an answer that is no alarm
-    alarm: tuple[str, str]
-    exit_ok: str = "answered"  # meanings of exit statuses 0 and (below) 1
-    exit_finding: str = "no answer"
+    fine: tuple[str, str]  # style-sheet class and label of an answer that is good news
+    alarm: tuple[str, str]  # style-sheet class and label of bad news, or of no answer
+    exit_ok: str = "answered"  # meaning of exit status 0
+    exit_finding: str = "no answer"  # meaning of exit status 1
 
     @property
     def function(self) -> str:
@@ -137,5 +137,5 @@ OWN = {
         alarm=("high", "Regression"),
     ),
 }
-# Keys are kinds: a kind is the first word of its studies' ids.
+# Each key is a kind of study; the ids of its studies begin with it.
 STUDIES: Table[StudyType] = Table("scalescope.studies", OWN, _row)

@@ -1,4 +1,4 @@
-"""Checks stored runs before a study runs their code: code of another user would run with the caller's rights."""
+"""Checks stored runs before a study runs their code, because another user's code would run with the caller's rights."""
 
 from __future__ import annotations
 

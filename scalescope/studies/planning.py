@@ -1,4 +1,4 @@
-"""Parts that all studies share: the settings of their trials, sweeps that grow, and an answer."""
+"""Code that all studies share: the settings of their trials, sweeps that grow, and answers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from scalescope.studies.parameters import StudyParameters
 
 @dataclass(frozen=True)
 class StudyAnswer:
-    """The answer in a line, the full result (JSON), and `alarm`: bad news, or no answer."""
+    """The answer in a line, the full result for JSON, and `alarm`: True for bad news or no answer."""
 
     line: str
     result: Mapping[str, Any]
     alarm: bool
 
 
-# Makes a sweep from the earlier runs, in order; may write files into the folder (last argument). None: no sweep
+# Makes the next sweep from the earlier runs of the study, or None; may write files into the folder (last argument)
 RequestAfter = Callable[[Sequence[SweepRun], Store, str], RunRequest | None]
 
 
@@ -44,10 +44,10 @@ class PlannedStudy:
 
     kind: str
     question: Mapping[str, Any]  # JSON; asking the same question again continues the study
-    requests: tuple[RunRequest | RequestAfter, ...]  # the sweeps to run, each with its growth
-    answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # judges the runs of the requests, in their order
-    follows: str = ""  # id of the run or study that led to it
-    # preliminary answer before the last sweep; empty: none
+    requests: tuple[RunRequest | RequestAfter, ...]  # sweeps to run, or functions that make them from earlier runs
+    answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # makes the answer from the runs of `requests`, in their order
+    follows: str = ""  # id of the run or study that led to this study
+    # returns a preliminary answer before the last sweep; an empty text is none
     so_far: Callable[[Sequence[SweepRun]], str] = lambda runs: ""
 
 
@@ -55,7 +55,7 @@ class PlannedStudy:
 class SharedSettings:
     """Settings that all trials of a study share."""
 
-    sweep: Mapping[str, Any]  # fields of a sweep without axes and points
+    sweep: Mapping[str, Any]  # fields of a sweep, except axes and points
     values: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that hold for all trials
     store: str = field(default="", repr=False)
     records: str = ""
@@ -83,7 +83,7 @@ class SharedSettings:
 def shared_settings(
     given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = ""
 ) -> SharedSettings:
-    """The settings that all trials of a study share; those not given come from a run, at its worst point."""
+    """The settings that all trials of a study share; missing ones come from the worst point of run `asked.run`."""
     values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
     sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
     sweep = {name: value for name, value in sweep.items() if value not in ("", {})}

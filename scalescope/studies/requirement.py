@@ -1,4 +1,4 @@
-"""Requirements of `--require`: comparisons of numbers at some points of a sweep, which decide its exit status."""
+"""Requirements of `--require`: conditions on metrics at points of a sweep, which decide the command's exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Requirement:
 
     text: str
     condition: MetricSymptom
-    at: str  # points that it applies to, in the syntax of `analysis.summary.is_meant`; empty: all
+    at: str  # points that the requirement applies to, in the syntax of `analysis.summary.is_meant`; empty: all
 
     def means(self, point: Point) -> bool:
         return is_meant(point, self.at)
@@ -56,7 +56,7 @@ def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -
 
 
 def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[RequirementAnswer, ...]:
-    """Whether each requirement holds, by the means over all repeats."""
+    """Whether each requirement holds for the means over all repeats of a point."""
     summaries = summarise(trials)
     return tuple(_answer(each, summaries) for each in requirements)
 

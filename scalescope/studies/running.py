@@ -56,7 +56,7 @@ class StudyResult:
         return self.study.result
 
     def code(self, form: str = "") -> str:
-        """The code of a chosen cluster; `InvalidField` if there is none in this form. By default, as the record's."""
+        """Code that makes the chosen cluster, by default in the form that fits the record; `InvalidField` if none."""
         known = self.result.get("code") or {}
         if (form or self.result.get("form")) not in known:
             allowed = f"a form that this answer has: {', '.join(known) or 'none, since no cluster fits'}"
@@ -92,9 +92,9 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
 
     Args:
         kind: Key of `STUDIES`.
-        given: Parameters of the study and of `Reported` by name.
+        given: Parameters of the study and of `Reported`, by name.
         runner: Carries out the steps; by default this process, with a progress bar.
-        follows: Id of the study that led to it, unless a run did.
+        follows: Id of the study that led to this one; not used if a run is given in `given`.
     """
     loaded, records = orchestrator.load_saved(given)
     rest, kept = _split(with_commits(loaded))
@@ -136,7 +136,7 @@ REPORT = RunStep(
 
 
 def publication(study: Study, runs: Sequence[SweepRun], report: WrittenFile | None = None) -> Publication:
-    """The page of a study; a later study of the same question makes a new version of it."""
+    """The text to publish for a study; a later study of the same question replaces it with a new version."""
     text = export.to_markdown(study, runs) + where_report(report, study.id)
     title = run_names.brief_study(study.kind, study.question)
     return Publication(title, digest(study.question), headline(study), text, export.to_rows(study, runs))

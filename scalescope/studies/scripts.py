@@ -1,4 +1,4 @@
-"""Tries out a stand-alone script before it is handed over."""
+"""Runs a generated stand-alone script as a test before it is given to the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scalescope.redaction import passed_on
 def run_alone(
     text: str, timeout_s: float, *, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python source in a process and an empty folder of its own, without standard input.
+    """Run Python source in a separate process, in an empty folder and without standard input.
 
     After `timeout_s`, its process group is killed and `subprocess.TimeoutExpired` raised. `options` are Python's own.
     """
@@ -37,7 +37,7 @@ def run_alone(
         ) as process:
             try:
                 output, errors = process.communicate(timeout=timeout_s)
-            except BaseException:  # Ctrl-C does not reach a session of its own
+            except BaseException:  # the process has its own session, which Ctrl-C does not reach
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 raise

@@ -17,9 +17,9 @@ from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 
-# Names allowed in comparisons: of the point, of metrics, and of shares of worker time (0 to 1).
+# Names allowed in comparisons: numbers of the point, metrics, and shares of worker time (0 to 1).
 NAMES = ("workers", "threads", "items", *METRICS, *WORKER_TIME)
-# Names of numbers of which more is better; of all others, less is better.
+# Metrics whose larger values are better; for all others, smaller values are better.
 LARGER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.larger_is_better) | {"busy"}
 
 _COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
@@ -40,13 +40,13 @@ _NUMBER = "a number that is measured, such as `makespan_s`, `tasks` or `workers_
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number that every valid trial has; made by `quantity`."""
+    """A number computed from a valid trial, such as a metric; made by `quantity`."""
 
     text: str
     _tree: ast.expr
 
     def of(self, trial: Trial) -> float | None:
-        """Its value at a trial; None if the trial is not valid or the value is not finite."""
+        """The value for a trial; None if the trial is not valid or the value is not finite."""
         if trial.state is not TrialState.VALID or trial.metrics is None:
             return None
         numbers = numbers_of(trial.point, trial.metrics)
@@ -57,11 +57,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class FindingSymptom:
-    """A finding that a single trial must have when judged by itself."""
+    """A finding that a trial must show if it is diagnosed alone, without other trials."""
 
     code: str
     severity: Severity = Severity.INFO  # lowest severity that counts
-    state: TrialState = TrialState.VALID  # state of a trial that shows it: causes that end workers make it invalid
+    state: TrialState = TrialState.VALID  # state of trials that show it: invalid if the cause makes workers end
 
     @property
     def words(self) -> str:
@@ -106,7 +106,7 @@ Symptom = FindingSymptom | MetricSymptom
 
 
 def metric_symptom(text: str) -> MetricSymptom:
-    """Read a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=."""
+    """Parse a comparison of `NAMES` and numbers with + - * / and one of < <= > >=."""
     tree = _parse(text, _FORM)
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
         raise InvalidField("metric", text, _FORM)
@@ -119,7 +119,7 @@ def metric_symptom(text: str) -> MetricSymptom:
 
 
 def quantity(text: str) -> Quantity:
-    """Read a number: names of `NAMES`, numbers and + - * /."""
+    """Parse an expression of `NAMES` and numbers with + - * /."""
     tree = _parse(text, _NUMBER)
     _check(tree, text, _NUMBER)
     if not _names(tree):
@@ -128,12 +128,12 @@ def quantity(text: str) -> Quantity:
 
 
 def is_comparison(text: str) -> bool:
-    """Whether a metric is a comparison (`metric_symptom`) rather than a number (`quantity`)."""
+    """Whether the text of a metric is a comparison (for `metric_symptom`), not a number (for `quantity`)."""
     return any(sign in text for sign in "<>=!")
 
 
 def first_finding(verdict: Verdict, code: str = "") -> Finding:
-    """The finding of a verdict to look into: the one with that code, or the first that is not `healthy`."""
+    """The finding with this code, or by default the first one that is not `healthy`; `InvalidField` if none."""
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
         found = [finding for finding in accusing if finding.code == code]
@@ -152,9 +152,9 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
 
 
 def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> tuple[FindingSymptom, Trial]:
-    """A finding as a symptom of single trials, and the worst trial that shows it by itself; valid trials come first.
+    """The symptom of single trials that stands for a finding, and the worst trial that shows it; valid trials first.
 
-    The symptom has the severity of the finding at that trial.
+    The symptom has the severity of the finding in that trial.
     """
     having = [
         (alone, trial)
@@ -188,7 +188,7 @@ def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial])
 
 
 def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
-    """The values of `NAMES` at a trial: NaN if not measured, no `items` if the workload has none."""
+    """The values of `NAMES` for a trial: NaN if not measured; `items` is missing if the workload has none."""
     total = sum(metrics.worker_time_s.values())
     shares = {part: metrics.worker_time_s.get(part, 0.0) / total if total > 0 else 0.0 for part in WORKER_TIME}
     items: Mapping[str, float] = {} if point.items is None else {"items": point.items}

@@ -1,7 +1,7 @@
 """Workloads: functions `run(client, **params)` with metadata, and the table of the built-in ones.
 
-Each workload checks its result and raises `WrongAnswer` if it is wrong. Workloads import their packages when they run,
-so this package can be imported with only the standard library and `distributed`.
+Each workload checks its result, and raises `WrongAnswer` if the result is wrong. Workloads import their packages when
+they run, so this package can be imported with only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scalescope.workloads.references import FORMS, load_function
 
 
 def _row(name: str, reference: str, found: object) -> Workload:
-    """Makes a table row of a plugin's entry point: a `Workload`, or a function as users write it."""
+    """Makes a row of the table from a plugin's entry point, which is a `Workload` or a plain function."""
     if not isinstance(found, Workload):
         return replace(load_function(reference), name=name)
     if found.name != name:
@@ -85,7 +85,7 @@ BUILTIN: Table[Workload] = Table("scalescope.workloads", _OWN, _row)
 
 
 def builtin() -> tuple[Workload, ...]:
-    """The workloads of the table that run with their defaults, by name."""
+    """The workloads of the table that can run without parameters."""
     return tuple(found for found in BUILTIN.values() if not any(each.required for each in found.parameters))
 
 
@@ -110,12 +110,12 @@ def load(reference: str) -> Workload:
     )
 
 
-# Pickled by name: the function may be in a file that other processes cannot import.
+# Workloads are pickled by name, because their function may be in a file that other processes cannot import.
 copyreg.pickle(Workload, lambda workload: (load, (workload.name,)))
 
 
 def _suggested(path: str) -> str:
-    """References to the functions of a file that take a client; the file is not run."""
+    """References to those functions of a file that take a client; the file is parsed, not run."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):

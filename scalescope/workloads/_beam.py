@@ -16,7 +16,7 @@ from scalescope.workloads._common import require, root_logger_kept
 if TYPE_CHECKING:
     from distributed import Client
 
-# Name of the client that Beam opens, which tells it from ours, so that it can be closed
+# Name given to clients that Beam opens, so that they can be told from ours and closed
 CLIENT_NAME = "scalescope-beam"
 
 
@@ -65,7 +65,7 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
 
 @contextmanager
 def _beam_clients_closed() -> Iterator[None]:
-    """Close the clients that Beam's runner opens; it makes each the default client, and never closes it."""
+    """Close the clients that Beam's runner opens: each becomes the default client, and Beam never closes it."""
     import distributed
 
     try:
@@ -78,10 +78,10 @@ def _beam_clients_closed() -> Iterator[None]:
 
 @contextmanager
 def own_receivers(address: str) -> Iterator[None]:
-    """Give each task of Beam's Dask runner its own receivers on an in-process cluster.
+    """Give each task of Beam's Dask runner a list of its own for output, if the cluster is in this process.
 
-    Beam puts one list into the tasks of all partitions of a ParDo, and each task appends its output to it. Tasks sent
-    over a network get copies; tasks in one process share the list and would also pass on the output of others.
+    Beam gives one list to the tasks of all partitions of a ParDo, and each task appends its output to this list. Tasks
+    sent over a network get copies; tasks in one process share the list and would also return the output of others.
     """
     if not address.startswith("inproc://"):
         yield
@@ -91,7 +91,7 @@ def own_receivers(address: str) -> Iterator[None]:
 
     name = "apply_dofn_to_bundle"
     original = getattr(transform_evaluator, name, None)
-    if original is None:  # older versions of Beam have no such list
+    if original is None:  # older versions of Beam share no list
         yield
         return
     from scalescope.workloads import _beam_dofns
@@ -104,7 +104,7 @@ def own_receivers(address: str) -> Iterator[None]:
 
 
 def around(workload: Workload, address: str) -> AbstractContextManager[None]:
-    """Context in which a user's workload must run on the cluster at `address`; does nothing unless it uses Beam."""
+    """Context for running a user's workload on the cluster at `address`; it changes something only if Beam is used."""
     used = any(name.partition(".")[0] == "apache_beam" for name in (*workload.modules, *sys.modules))
     if not used or importlib.util.find_spec("apache_beam") is None:
         return nullcontext()

@@ -1,7 +1,7 @@
 """Code of Beam workloads that runs on workers.
 
-A module of its own because it imports Apache Beam, so that these classes are pickled by reference and the rest of the
-package imports without Beam.
+The code is in a separate module, which imports Apache Beam: its classes are pickled by reference, and the rest of the
+package can be imported without Beam.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _shared = getattr(transform_evaluator, "apply_dofn_to_bundle", None)
 
 
 def apply_dofn_to_bundle(items: Iterable[Any], *arguments: Any) -> Any:
-    """Calls Beam's function of this name with copies of its arguments, as if they came over a network."""
+    """Call Beam's function of the same name with copies of the arguments, as if they had come over a network."""
     assert _shared is not None
     return _shared(items, *pickle.loads(pickle.dumps(arguments)))
 
 
 class _Fresh(beam.DoFn):  # type: ignore[misc]
-    """Holds an identifier of the run, which Dask makes part of the task keys."""
+    """Base with an identifier of the run: Dask makes it part of the task keys, so keys differ between runs."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Sleep(_Fresh):
 
 
 class Read(_Fresh):
-    """Path -> path and content."""
+    """Maps a path to the path and the file's content."""
 
     def process(self, element: str) -> Iterator[tuple[str, bytes]]:
         try:
@@ -65,7 +65,7 @@ class Read(_Fresh):
 
 
 class Compute(_Fresh):
-    """Path and content -> path and result."""
+    """Maps path and content to path and result."""
 
     def __init__(self, size: int, device: str, token: str) -> None:
         super().__init__(token)
@@ -79,7 +79,7 @@ class Compute(_Fresh):
 
 
 class Write(_Fresh):
-    """Path and result -> path of the written result."""
+    """Writes the result, and maps path and result to the path of the written file."""
 
     def process(self, element: tuple[str, dict[str, Any]]) -> Iterator[str]:
         path, computed = element

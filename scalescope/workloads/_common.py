@@ -44,7 +44,7 @@ def not_installed(what: str, package: str, extra: str, cause: str) -> UsageError
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
-    """Keep imports of packages such as Beam, which log on the root logger, from giving it a handler for good.
+    """Prevent the body from adding a handler to the root logger, as imports of Beam and others do by logging on it.
 
     Such a handler would print all log records of distributed, Prefect and others a second time.
     """
@@ -74,7 +74,7 @@ def folder_of_run(directory: str | None) -> Iterator[Path]:
 
 
 def fresh() -> str:
-    """A new identifier for task keys; without it, the scheduler may return results of an earlier run."""
+    """A new identifier to make task keys unique; otherwise the scheduler may return results of an earlier run."""
     return uuid.uuid4().hex
 
 
@@ -104,13 +104,13 @@ def check_same(got: Iterable[Any], expected: Iterable[Any]) -> None:
 
 
 def pass_on(value: int, seconds: float, token: str = "") -> int:
-    """One item of a map: sleep, and add 1 for the stage. `token` makes task keys differ from other runs'."""
+    """A task of a map: sleep, and add 1 to the item for this stage. `token` makes task keys unique to the run."""
     time.sleep(seconds)
     return value + 1
 
 
 def check_stages(results: Sequence[int], *, items: int, stages: int) -> None:
-    """Check that every stage added 1 to every item (`pass_on`)."""
+    """Check that every stage (`pass_on`) added 1 to every item."""
     check_same(results, range(stages, items + stages))
 
 
@@ -120,7 +120,7 @@ PartitionSize = Annotated[
 
 
 def partitions(items: int, npartitions: int | str | None, partition_size: int | None) -> dict[str, int]:
-    """`npartitions` or `partition_size` as numbers, or neither; `InvalidField` if both are given."""
+    """`npartitions` or `partition_size`, whichever is given, as numbers by name; `InvalidField` if both are."""
     if npartitions is not None and partition_size is not None:
         raise InvalidField("params.partition_size", partition_size, f"null, since npartitions is {npartitions!r}")
     count = WorkloadParameter("npartitions", kind="int", minimum=1, choices=(PER_ITEM,), optional=True)

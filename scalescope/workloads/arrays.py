@@ -62,7 +62,7 @@ def random_block(*, chunk: int, seed: list[int], token_of_run: str, block_id: tu
 
 
 def check_matmul(product: Any, factors: Any) -> None:
-    """(AB)v = A(Bv) for random v (R. Freivalds, 1977). All numbers are positive, so rounding stays small."""
+    """Check that (AB)v = A(Bv) for random v (R. Freivalds, 1977). All numbers are positive, so rounding is small."""
     import numpy as np
 
     if product.shape != factors.shape or not np.allclose(product, factors, rtol=1e-9, atol=0):
@@ -191,7 +191,7 @@ def wave(row: Any, column: Any, side: int) -> Any:
 
 
 def neighbours(numbers: Any) -> Any:
-    """Means of the four neighbours; wrong numbers at the edges, where rolling wraps around, are cut off later."""
+    """Means of the four neighbours. Numbers at the edges are wrong, as rolling wraps around; they are cut off later."""
     import numpy as np
 
     return sum(np.roll(numbers, shift, axis) for shift in (-1, 1) for axis in (0, 1)) / 4

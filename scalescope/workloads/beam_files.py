@@ -34,7 +34,7 @@ STAGES = 3  # read, compute, write
 
 
 def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:
-    """Parameters with which `beam-pardo` sleeps as long as this workload worked (`work_s` seconds)."""
+    """Parameters with which the tasks of `beam-pardo` sleep as long as those of this workload worked (`work_s`)."""
     items = params["items"]
     assert isinstance(items, int)
     same = {name: params[name] for name in ("items", "npartitions", "partition_size")}

@@ -1,6 +1,6 @@
-"""Controls: work whose code no package can change. If a control takes longer in a later night, the machine is slower.
+"""Controls: workloads whose code uses no package. If a control takes longer in a later night, the machine is slower.
 
-Only Python itself could change a control; nights compare controls only between equal versions of Python.
+A new version of Python could also change a control, so nights compare controls only between equal versions.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-FACTOR = 1_000_003  # prime: its multiples, modulo the number of rows, are the row numbers in another order
+FACTOR = 1_000_003  # a prime: multiplied by it, modulo the number of rows, row numbers are permuted
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]
 Groups = Annotated[int, Parameter("Different keys.", minimum=1)]

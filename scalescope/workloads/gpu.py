@@ -72,7 +72,7 @@ def train(
 
 
 def _descend(inputs: Any, answers: Any, weights: Any, steps: int) -> tuple[float, float]:
-    # The answers are the inputs, rolled by one. The rate is below the largest one that converges.
+    # The model must learn to roll the inputs by one. The learning rate is below the largest one that converges.
     rows, width = inputs.shape
     rate = width / rows / (1 + (width / rows) ** 0.5) ** 2
     first = (answers**2).mean()

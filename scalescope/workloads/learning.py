@@ -46,7 +46,7 @@ def sklearn_search(
 @workload(
     "xgboost-train",
     stresses="a barrier: all workers train together and wait for the slowest",
-    packages=("dask", "pandas", "pyarrow", "xgboost-cpu"),  # or xgboost itself, which computes on GPUs, too
+    packages=("dask", "pandas", "pyarrow", "xgboost-cpu"),  # `xgboost`, which can also use GPUs, works as well
     extra="suite",
 )
 def xgboost_train(

@@ -1,4 +1,4 @@
-"""Users' functions as workloads: found by module or file, described by signature and docstring."""
+"""Loads users' functions as workloads, by module or file; signature and docstring describe them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ FORMS = "`package.module:function` or `path.py:function`"
 def load_function(reference: str) -> Workload:
     """Load the workload that a reference such as `module:function` names.
 
-    Parameters come from the signature; their help from it or from the docstring's `Args:` section; the summary from the
-    docstring's first line. The function's attributes `version` and `modelled` (its tasks only sleep) count if set.
+    Parameters come from the signature, their help from annotations or the docstring's `Args:`, and the summary from the
+    docstring's first line. The function may have attributes `version` and `modelled` (True if tasks only sleep).
 
     Raises:
         InvalidField: There is no such module, file or function, or it cannot be a workload.
@@ -82,14 +82,14 @@ def _from_module(name: str, reference: str) -> ModuleType:
                 next_step="install it, add its folder to PYTHONPATH, or give its file: path.py:function",
             ) from error
         raise _import_failed(reference, error) from error
-    except (ValueError, TypeError) as error:  # the name is empty or relative
+    except (ValueError, TypeError) as error:  # the module's name is empty or relative
         raise _bad(reference, FORMS) from error
     except (Exception, SystemExit) as error:
         raise _import_failed(reference, error) from error
 
 
 class _SourceOnly(SourceFileLoader):
-    """Compiles the file each time, because cached bytecode misses a second edit within a second."""
+    """Compiles the file at each import: cached bytecode would miss a second edit within the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -105,8 +105,8 @@ def _from_file(place: str, reference: str) -> ModuleType:
             next_step="give an absolute path that this machine can read, or package.module:function of an importable "
             "module; in a deployment, let the pull step (git_clone) or the image put the file into the working folder",
         )
-    # The functions must be pickled by value, because workers may lack the file. To register the module with cloudpickle
-    # is not enough: distributed tries pickle first, and uses cloudpickle only if `__main__` is in the result.
+    # The functions must be pickled by value, because workers may not have the file. Registering the module with
+    # cloudpickle is not enough: distributed tries pickle first, and uses cloudpickle only if the result has `__main__`.
     name = f"__main__{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_SourceOnly(name, str(path)))
     assert spec is not None
@@ -114,7 +114,7 @@ def _from_file(place: str, reference: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # as `python path.py` would: the file may import its neighbours
+        sys.path.insert(0, str(path.parent))  # as `python path.py` does, so that the file can import its neighbours
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -130,11 +130,11 @@ def _from_file(place: str, reference: str) -> ModuleType:
     return module
 
 
-_PARSING = threading.Lock()  # Python 3.11 adds up the depths of all threads that parse at once, and raises SystemError
+_PARSING = threading.Lock()  # if threads parse at once, Python 3.11 adds up their recursion depths: SystemError
 
 
 def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
-    """Modules that a function imports or uses; `from a import b` gives `a` and `a.b`."""
+    """Names of modules that a function imports or uses; `from a import b` yields both `a` and `a.b`."""
     try:
         return tuple(name for name in _used(inspect.getsource(module), function) if not name.startswith("."))
     except (OSError, TypeError, SyntaxError):
@@ -200,7 +200,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _code(module: ModuleType) -> str:
-    """Digest of a module's file and of what it imports from the same folder; empty for installed packages."""
+    """Digest of a module's file and of the files it imports from the same folder; empty for installed packages."""
     path = Path(module.__file__ or "")
     if not path.is_file() or {"site-packages", "dist-packages"} & set(path.parts):
         return ""
@@ -209,11 +209,11 @@ def _code(module: ModuleType) -> str:
 
 
 def sources(module: ModuleType, within: Path, known: Mapping[Path, str] | None = None) -> dict[Path, str]:
-    """Texts of a module's file and all that it imports from the folder `within`; `known` texts replace files."""
+    """Texts of a module's file and of all files it imports from `within`; texts in `known` replace those of files."""
     path, known = Path(module.__file__ or ""), known or {}
     depth = 0 if path.name == "__init__.py" else 1
     package = [] if module.__name__.startswith("__main__") else module.__name__.split(".")
-    roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # folders from which its imports are found
+    roots = {path.parent, path.parents[max(len(package) - depth, 0)]}  # folders in which its imports are looked up
     found: dict[Path, str] = {}
     waiting = [path]
     while waiting:

@@ -1,8 +1,8 @@
-"""`replay` runs the graph of a recorded trial with sleeps instead of the work of its tasks.
+"""`replay` runs the graph of a recorded trial; tasks sleep instead of working.
 
-Results claim to have the recorded size. Two things are not recorded, and assumed: if the client fetched results, the
-replay fetches the results that no other task needs; in a peer-to-peer shuffle, each sending task gives an equal part of
-its inputs to each worker that has outputs.
+Results report the recorded size without holding data. Two things are not recorded but assumed: if the client fetched
+results, these were the results that no other task needs; in a peer-to-peer shuffle, each sending task gives an equal
+part of its inputs to each worker with outputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "replay"
-SLICES = 20  # slices of a task; after each, the task counts the tasks computing on its worker
+SLICES = 20  # parts into which a task's sleep is cut; before each, the tasks computing on the worker are counted
 
 
 @workload(NAME, version=10, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)
@@ -66,17 +66,17 @@ class _Sender:
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
         self._places = confinements(recorded, len(self._workers))
-        # Outputs of a shuffle are not confined when they are sent.
+        # Outputs of a shuffle (`first_s` > 0) are sent without restriction, and get one when they first run.
         self._confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._places, strict=True)]
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
-        last = len(recorded.tasks) - 1  # among equal tasks, dask puts the one with the last key first
+        last = len(recorded.tasks) - 1  # names count down, because Dask runs the task with the last key first
         final = len(recorded.stages) - 1
         groups = [f"{prefix}-{self._token}-{final - number:06d}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
-        self._needed: dict[int, set[int]] = {}  # numbers of scattered data, by submission
+        self._needed: dict[int, set[int]] = {}  # numbers of needed pieces of scattered data, by submission
         for task in recorded.tasks:
             self._needed.setdefault(task.submission, set()).update(task.scattered)
-        self._sent: dict[int, list[int]] = {}  # numbers of tasks, by submission
+        self._sent: dict[int, list[int]] = {}  # numbers of tasks already sent, by submission
         self._futures: dict[int, Any] = {}  # futures of tasks, by number
         self._pieces: dict[int, Any] = {}  # futures of scattered data, by number
         self._unseen = {i for i, use in enumerate(self._last_use) if use < 0} if recorded.gathered else set[int]()
@@ -100,7 +100,7 @@ class _Sender:
             running += 1 - len(told)
 
     def _send_phases(self) -> None:
-        recent: list[int] = []  # tasks of the phase before
+        recent: list[int] = []  # tasks of the previous phase
         for first, *others in phases(self._recorded):
             ready, waiting = [(first, recent)], dict[int, list[Turn]]()
             for turn in others:
@@ -109,7 +109,7 @@ class _Sender:
             while ready or waiting:
                 possible = next((each for each in ready if each[0].needs <= self._sent.keys()), None)
                 if possible is None:
-                    for number in ended.wait():  # the client receives results in the order of their ends
+                    for number in ended.wait():  # submissions, in the order in which they end
                         ready += [(turn, self._sent[number]) for turn in waiting.pop(number)]
                     continue
                 ready.remove(possible)
@@ -129,7 +129,7 @@ class _Sender:
         self._scatter(self._needed.get(number, set()) - self._pieces.keys())
         missing_s = submission.waited_s * self._scale - (time.monotonic() - began)
         if missing_s > 0:
-            self._client.sync(asyncio.sleep, missing_s)  # recorded as the client's waiting
+            self._client.sync(asyncio.sleep, missing_s)  # `sync` is recorded as waiting of the client
         self._compute(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
             confinement = self._confined[part.start]
@@ -153,7 +153,7 @@ class _Sender:
                 wait([self._futures[i] for i in numbers])
 
     def _fetch(self, numbers: Sequence[int]) -> None:
-        """Fetch the results of these tasks that no other task needs."""
+        """Fetch those results of these tasks that no other task needs."""
         found = [i for i in numbers if i in self._unseen]
         if found:  # an empty request would also cost a round trip
             self._unseen.difference_update(found)
@@ -188,7 +188,7 @@ class _Sender:
 
 @dataclass(frozen=True)
 class _Sends:
-    """Tasks that a task sends itself."""
+    """A graph that a task sends, and how."""
 
     graph: RecordedGraph
     scale: float
@@ -224,8 +224,8 @@ def nap(
 ) -> SizedResult:
     """Sleep; a simulated cluster counts the part `cpu_share` (0 to 1) of these seconds as time on a core.
 
-    The inputs are divided among the workers in `targets`. `first` is an address and seconds: on another worker, the
-    task takes these seconds, and is then sent to that address. `shares_cores`: as in a `RecordedGraph`.
+    The inputs are divided among the workers in `targets`. `first`: an address and seconds; on any other worker, the
+    task sleeps these seconds and is then rescheduled to that address. `shares_cores`: see `RecordedGraph`.
     """
     from distributed import worker_client
     from distributed.worker import thread_state
@@ -235,7 +235,7 @@ def nap(
         _go_to(*first)
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
-            while client.status in ("newly-created", "connecting"):  # another task of this worker is just opening it
+            while client.status in ("newly-created", "connecting"):  # another task is opening this worker's client
                 time.sleep(0.001)
             _Sender(client, sends.graph, sends.scale, sends.token, compute=compute).send_all()
     compute(seconds)
@@ -245,7 +245,7 @@ def nap(
 
 
 def compute_with_others(seconds: float) -> None:
-    """Sleep, and longer if more tasks compute on this worker than it has threads, as if each thread had one core."""
+    """Sleep, longer if more tasks compute on this worker than it has threads, as if there were a core per thread."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -259,7 +259,7 @@ def compute_with_others(seconds: float) -> None:
 
 
 def _go_to(address: str, seconds: float) -> None:
-    """Move this task to the worker at `address`, as happens to an output of a peer-to-peer shuffle."""
+    """Move this task to the worker at `address`, like an output of a peer-to-peer shuffle."""
     from distributed import Reschedule, get_worker
     from distributed.utils import sync
     from distributed.worker import thread_state
@@ -272,7 +272,7 @@ def _go_to(address: str, seconds: float) -> None:
 
 
 def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
-    """Send an equal part of the data to each of the workers `targets` except this one, all at once."""
+    """Send an equal part of the data to each worker in `targets` except this one, in parallel."""
     from distributed import get_worker
     from distributed.utils import sync
 
@@ -285,7 +285,7 @@ def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
 
 
 def outputs(recorded: RecordedGraph) -> dict[int, int]:
-    """For each task that sends parts of a peer-to-peer shuffle, the number of tasks that receive them."""
+    """For each sending task of a peer-to-peer shuffle, the number of tasks that receive its parts."""
     found, using = dict[int, int](), Counter(need for task in recorded.tasks for need in task.needs)
     for number, task in enumerate(recorded.tasks):
         if recorded.stages[task.stage] == BARRIER:
@@ -294,10 +294,10 @@ def outputs(recorded: RecordedGraph) -> dict[int, int]:
 
 
 def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
-    """For each task the numbers of the workers to which it is confined; None if any worker may run it.
+    """For each task, the numbers of the workers that may run it; None if any worker may.
 
-    The tasks of a stage that was spread are divided among all workers, as in a shuffle; other confined tasks get the
-    first workers.
+    Restricted tasks of a stage in `recorded.spread` are divided among all workers, as in a shuffle; other restricted
+    tasks get the first workers.
     """
     left = Counter(task.stage for task in recorded.tasks if task.allowed)
     whole, found = left.copy(), list[range | None]()
@@ -312,7 +312,7 @@ def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
 
 
 def parts(recorded: RecordedGraph, confined: Sequence[range | None]) -> dict[int, list[range]]:
-    """Ranges of tasks by submission, cut where the confinement changes; each range is sent by itself."""
+    """Ranges of tasks by submission, cut where the allowed workers change; each range is sent by one call."""
 
     def sent_with(number: int) -> tuple[int, range | None]:
         return recorded.tasks[number].submission, confined[number]
@@ -329,17 +329,17 @@ class Turn:
     """Submissions that a client sent one after the other."""
 
     numbers: tuple[int, ...]
-    after: int  # the submission whose results the client may have waited for
-    needs: frozenset[int]  # earlier submissions whose results they need
+    after: int  # submission whose end the client waited for; -1: none
+    needs: frozenset[int]  # earlier submissions whose results these submissions need
 
 
 def phases(recorded: RecordedGraph) -> list[list[Turn]]:
-    """Phases, each a list of turns; a phase begins when all tasks of the phase before have ended."""
+    """All phases, each a list of turns; a phase begins when all tasks of the previous phase have ended."""
     needs: dict[int, set[int]] = {}
     for task in recorded.tasks:
         needs.setdefault(task.submission, set()).update(recorded.tasks[need].submission for need in task.needs)
     found: list[list[list[int]]] = []  # numbers of submissions
-    begin = after = -1  # first submission of the phase; submission that the turn waits for
+    begin = after = -1  # first submission of the phase; submission that the present turn waits for
     for number, submission in enumerate(recorded.submissions):
         if not number or submission.after_all:
             begin, after = number, submission.after
@@ -358,7 +358,7 @@ def phases(recorded: RecordedGraph) -> list[list[Turn]]:
 
 
 class _Ended:
-    """Tracks the submissions that others wait for, and tells which have ended."""
+    """Watches the submissions that other submissions wait for, and tells which have ended."""
 
     def __init__(self, client: Client, awaited: Collection[int]) -> None:
         from distributed import as_completed
@@ -377,7 +377,7 @@ class _Ended:
             self._futures.update(futures)
 
     def wait(self) -> list[int]:
-        """The submissions that have ended since the last call; if there are none, wait for some tasks first."""
+        """The submissions that have ended since the last call; if there are none, wait for a batch of tasks first."""
         if not self._ended:
             for future in self._futures.next_batch():
                 number = self._number[future.key]
@@ -388,7 +388,7 @@ class _Ended:
 
 
 def last_uses(recorded: RecordedGraph) -> list[int]:
-    """For each task the last one that needs it, or -1."""
+    """For each task, the number of the last task that needs it, or -1."""
     found = [-1] * len(recorded.tasks)
     for number, task in enumerate(recorded.tasks):
         for need in task.needs:

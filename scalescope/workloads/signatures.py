@@ -1,4 +1,4 @@
-"""Reads the parameters of a workload from the signature of its function, the only place that declares them."""
+"""Reads the parameters of a workload from the signature of its function; they are declared nowhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = (int, float, str, bool, list, dict)  # types that no client has
 
 
 def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:
-    """Decorator that makes a built-in workload of a function, whose docstring begins with the summary.
+    """Decorator that makes a built-in workload of a function; the docstring's first line is the summary.
 
     Raise `version` whenever results are no longer comparable with older ones. `facts` are fields of `Workload`.
     """
@@ -37,7 +37,7 @@ def parameters(
     """All parameters of a function except the client.
 
     Type, default and choices come from the signature; help and bounds from an annotation such as
-    `Annotated[int, Parameter("Items.", minimum=1)]`, else help from `helps`. `reference` names the workload in errors.
+    `Annotated[int, Parameter("Items.", minimum=1)]`, or help from `helps`. `reference`: the workload's name in errors.
     """
     names = {**vars(typing), **vars(sys.modules.get(getattr(function, "__module__", ""), typing))}
     return tuple(
@@ -74,12 +74,12 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
 
 
 def _can_be_given(parameter: inspect.Parameter) -> bool:
-    """Whether JSON can carry the parameter's default; other parameters always keep their defaults."""
+    """Whether the parameter can be set: JSON must be able to hold its default. Others always keep their defaults."""
     return parameter.default is parameter.empty or isinstance(parameter.default, bool | int | float | str | None)
 
 
 def _hint(annotation: Any, names: Mapping[str, Any]) -> Any:
-    """The annotation as an object; `Any` if its names are imported under `TYPE_CHECKING` only."""
+    """The annotation as an object; `Any` if it has names that are imported only under `TYPE_CHECKING`."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -111,7 +111,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any, help_: str) -> WorkloadP
 
 
 def _kind(hint: Any, default: object) -> tuple[str, tuple[Any, ...], bool]:
-    """Kind, choices, and whether None is allowed; from the default if there is no type."""
+    """Kind of value, choices, and whether None is allowed; derived from the default if there is no type."""
     if hint is inspect.Parameter.empty:
         name = type(default).__name__
         return (name if name in _KINDS else "any"), (), default is None

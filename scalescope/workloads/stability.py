@@ -1,7 +1,7 @@
-"""Workloads in which workers come, go or run out of memory; they check that the result is still right.
+"""Workloads that check whether results stay right when workers come, go or run out of memory.
 
 They change the workers of their cluster, so they run only on clusters where that can be undone. If a stage has not
-finished after `limit_s` seconds, the state of the cluster is written to a file that the error names.
+finished after `limit_s` seconds, the state of the cluster is written to a file, and the error names this file.
 """
 
 from __future__ import annotations

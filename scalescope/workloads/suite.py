@@ -1,4 +1,4 @@
-"""The suite of workloads that nights measure, with their sizes."""
+"""The suite of workloads that are measured every night, with their sizes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scalescope.model.fields import Scalar
 class SuiteEntry:
     """A workload as the suite runs it."""
 
-    workload: str  # its name, or a reference that loads it
+    workload: str  # name of a built-in workload, or reference of a function
     params: Mapping[str, Scalar]  # parameters at full size; other parameters have their defaults
     small: Mapping[str, Scalar]  # parameters at the small size, which takes seconds on two cores
-    cluster: Mapping[str, Scalar] = field(default_factory=dict)  # fields of the cluster that it needs, without the kind
+    cluster: Mapping[str, Scalar] = field(default_factory=dict)  # fields that the cluster must have, without `kind`
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class SuiteEntry:
 
 _LIMITED = {"memory_limit_mb": 1024}
 
-# Workloads whose code no package can change: if their times change between nights, the machine changed.
+# Workloads that use no package: if their times change between nights, the machine has changed.
 CONTROLS = ("control-cpu", "control-memory")
 
 # Entries in alphabetical order

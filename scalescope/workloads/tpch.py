@@ -1,7 +1,7 @@
-"""Two queries of TPC-H with dask.dataframe, on data of that shape, which the workers make.
+"""Two queries of TPC-H with dask.dataframe, on data of the same shape, which the workers generate.
 
-All partitions have the same lines, except for the keys of their orders, and for prices, which are doubled in the last
-one. Hence pandas computes the expected result from single partitions. Orders refer to customers of all partitions.
+All partitions have equal lines, except for keys of orders, and for prices, which are doubled in the last partition.
+Hence pandas can compute the expected result from single partitions. Orders refer to customers of all partitions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-# Lines of an order; prime step between successive customers and days; days of the data
+# Lines per order; prime step between successive customers and days; number of days in the data
 LINES, STEP, DAYS = 4, 7919, 2_400
 
 # First day of the data; the day of query 3; the last day of query 1
@@ -47,7 +47,7 @@ def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
         largest, total, count = client.gather(client.compute([revenues.nlargest(10), revenues.sum(), revenues.count()]))
     everyone = customers(0, items=1, orders=items * (orders // 10) * 10)
     parts = ([table(index, items=items, orders=orders) for table in (bought, lines)] for index in range(items))
-    expected = [q3(everyone, *part) for part in parts]  # an order and its lines are in one partition
+    expected = [q3(everyone, *part) for part in parts]  # possible because an order and its lines are in one partition
     check_close(sorted(largest), sorted(expected[-1].nlargest(10)))
     check_close([total, count], [sum(each.sum() for each in expected), sum(map(len, expected))])
     return {"lines": items * orders * LINES}
@@ -62,7 +62,7 @@ def q1(line: Any) -> Any:
 
 
 def q3(customer: Any, order: Any, line: Any) -> Any:
-    """Query 3 without its limit to ten orders: the revenue of each."""
+    """Query 3 without its limit to ten orders: the revenue of each order."""
     building = customer[customer["segment"] == "BUILDING"].merge(order[order["date"] < MIDDLE], on="customer")
     joined = building.merge(line[line["ship"] > MIDDLE], on="order")
     joined = joined.assign(revenue=joined["price"] * (1 - joined["discount"]))

@@ -1,4 +1,4 @@
-"""Workloads of xarray and Zarr, on years of a field with one sample a day."""
+"""Workloads of xarray and Zarr, on a field (time, y, x) with one sample a day for some years."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "suite"
-DAYS = 365  # days of a block; leap years shift the blocks against the calendar
+DAYS = 365  # days per block; because of leap years, blocks do not begin on 1 January
 Years = Annotated[int, Parameter("Blocks of 365 days.", minimum=1)]
 Side = Annotated[int, Parameter("Rows, and columns, of the field.", minimum=2)]
 
@@ -47,7 +47,7 @@ def xarray_resample(client: Client, *, items: Years = 10, side: Side = 64) -> di
     """Monthly means of squares of 2 x 2 places, with xarray."""
     field, series = years(items, side)
     months = field.coarsen(y=2, x=2, boundary="trim").mean().resample(time="MS").mean()
-    trimmed = side % 2  # a last row and column without neighbours
+    trimmed = side % 2  # 1 if the last row and column are left out, which lowers all means by 1
     means = client.gather(client.compute(months.mean(("y", "x")))) + trimmed
     check_close(means, series.resample("MS").mean())
     return {"days": items * DAYS}

@@ -1,4 +1,4 @@
-"""Prints the base job template of the work pool: prefect-kubernetes' own, and what the pods of our flows need besides.
+"""Prints the base job template of the work pool: the one of prefect-kubernetes, with additions for our flows' pods.
 
 python infra/kubernetes/team/work_pool.py |
     prefect work-pool create --type kubernetes --overwrite --base-job-template /dev/stdin POOL
@@ -45,7 +45,7 @@ def template() -> dict[str, Any]:
     pod |= {
         "nodeSelector": "{{ node_selector }}",
         "tolerations": "{{ tolerations }}",
-        "terminationGracePeriodSeconds": 120,  # a cancelled flow has its cluster removed
+        "terminationGracePeriodSeconds": 120,  # seconds; a cancelled flow removes its cluster first
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
@@ -58,7 +58,7 @@ def template() -> dict[str, Any]:
     container = pod["containers"][0]
     container["resources"]["limits"]["nvidia.com/gpu"] = "{{ gpus }}"
     container |= {
-        "env": [{"name": "XDG_DATA_HOME", "value": DATA}],  # the worker adds further variables
+        "env": [{"name": "XDG_DATA_HOME", "value": DATA}],  # the worker adds more variables
         "envFrom": [{"secretRef": {"name": "scalescope"}}],
         "volumeMounts": [{"name": "data", "mountPath": DATA}],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -29,10 +29,10 @@ from scalescope.model.standstill import (
 from scalescope.sent_code import SENT
 
 ANSWER_S = 2.0  # seconds within which a worker must answer
-ASKED = 5  # most workers that are asked why they do not begin their tasks
-BUSY_CORES = 0.5  # cores in use from which a worker counts as computing, even if its call stacks show waits
+ASKED = 5  # largest number of workers that are asked why they do not start their tasks
+BUSY_CORES = 0.5  # a worker that uses at least so many cores counts as computing, whatever its call stacks show
 SAYS = "processing, says the scheduler; its worker"
-# The class that a task waits for, by the file of `distributed` in which it waits.
+# By file of `distributed`: the class whose object a task waits for if it waits in this file.
 WAITED_FOR = {
     "actor.py": "ActorFuture",
     "client.py": "Client",
@@ -66,7 +66,7 @@ class StandingTask:
     since: float | None  # time of its assignment to the worker, in seconds since the epoch
     where: str  # the line of the user's code, as `my_job.py:14 in load`
     call: str  # function called at that line
-    problem: str  # disagreement of scheduler and worker, or the reason why the task has not begun
+    problem: str  # how scheduler and worker disagree, or why the task has not begun
     holds: bool  # True if it holds a thread
     waits_for: str  # the class of `distributed` in which it waits; empty if it does not wait
 
@@ -96,7 +96,7 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
 
 
 def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], enough_s: float) -> Standstill:
-    """The tasks of a hang, grouped by line of code; no groups without a hang. `since`: time of the last move."""
+    """The tasks of a hang, grouped by line of code; no groups without a hang. `since`: last begin or end of a task."""
     still_s = None if since is None else max(found["time"] - since, 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
     seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)
@@ -122,7 +122,7 @@ def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], en
 
 
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
-    """Answers of workers with free threads about tasks that they should have begun; None from a silent one.
+    """States of tasks that workers with free threads should have started, by worker; None for a silent worker.
 
     `found` is the result of `scalescope.capture.live.snapshot.standing_tasks`.
     """
@@ -143,7 +143,7 @@ def described(
 ) -> Hang:
     """Combine the answers of a scheduler (`found`) and of its workers (`states`).
 
-    `sent_from`: name of the file of functions that were sent by value, if known.
+    `sent_from`: name of the file that defines functions that were sent by value, if known.
     """
     tasks, hints = [], []
     for each in found["tasks"]:
@@ -239,7 +239,7 @@ def _line(stack: Sequence[str]) -> tuple[str, str, str]:
 
 
 def _with_files(tasks: Sequence[StandingTask], sent_from: str) -> list[StandingTask]:
-    # A function that was sent by value has lost the name of its file; a task of the same function may have kept it.
+    # A function that was sent by value has lost its file's name; another task at the same line may still have it.
     named = {each.where.rpartition(":")[2]: each.where for each in tasks if ":" in each.where}
     found = []
     for each in tasks:

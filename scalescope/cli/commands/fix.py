@@ -162,7 +162,7 @@ def _subject(
     is_module: bool,
     cluster: Mapping[str, Any],
 ) -> Subject:
-    """What the command line names."""
+    """The subject that the command line names."""
     from scalescope.fixing.subject import Subject
 
     python = python_of(environment) or script_python()

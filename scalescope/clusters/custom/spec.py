@@ -63,7 +63,7 @@ class CustomSpec(ClusterSpec):
 
 
 def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The mapping for an argument of this dotted name, made if it is missing, and the last part of the name."""
+    """The (nested) mapping in which an argument with this dotted name belongs, and the last part of the name."""
     *above, last = name.split(".")
     place: Any = arguments
     for each in above:

@@ -67,10 +67,10 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         self._asking = threading.Lock()
         self._name = ""  # name of the cluster, given by the server
         self._report: ClusterReport | None = None
-        self._silent = ""  # sentence on the server's silence in the last trial, if that spoils the trial
+        self._silent = ""  # sentence on a silence of the server that spoiled the last trial; else empty
 
     def is_whole(self) -> bool:
-        """False after a silence of the server, which may have taken the cluster for dead."""
+        """False if the server was silent: it may have treated the cluster as dead meanwhile."""
         return not self._silent
 
     def open(self) -> None:
@@ -87,10 +87,10 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 self._lease = leases.renew(self._lease, cluster=self._name)
             self._report = self._started()
             self._observer = self.connect()
-            for module in (left_alone, stop_http):  # sent by value, because the server's image may lack them
+            for module in (left_alone, stop_http):  # pickled by value: the server's image may lack these modules
                 cloudpickle.register_pickle_by_value(module)
             self._observer.run_on_scheduler(stop_http.of_scheduler)
-            register = getattr(self._observer, "register_plugin", None)  # from 2023.9.2 on
+            register = getattr(self._observer, "register_plugin", None)  # distributed 2023.9.2 or newer
             (register or self._observer.register_worker_plugin)(stop_http.StopHttp())
             self._observer.run_on_scheduler(left_alone.end_when_alone, spec.idle_timeout_s)
         except BaseException as error:
@@ -152,7 +152,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         return self._was_away()
 
     def close(self) -> None:
-        """Stop the cluster; once the server has begun to stop it, the server goes on by itself."""
+        """Ask the server to stop the cluster; the server finishes this even if we no longer wait."""
         self._disconnect()
         with self._asking:
             server, self._server = self._server, None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 LOOK_S = 5.0
-_OWN = ("fire-and-forget", "Client-worker-")  # prefixes of the names of the cluster's own clients
+_OWN = ("fire-and-forget", "Client-worker-")  # name prefixes of clients that belong to the cluster, not to a user
 
 
 async def end_when_alone(limit_s: float, dask_scheduler: Scheduler) -> None:

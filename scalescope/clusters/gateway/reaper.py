@@ -34,7 +34,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
                 category="not-removed",
             )
         return reaping.removed(lease, dry_run, [name] if there else [], words)
-    # The owner died before the server gave it a name, so nothing proves which cluster was its own.
+    # The owner died before the server told it the cluster's name, so no cluster can be matched to it for sure.
     taken = {each.details.get("cluster") for each in leases.read_all()[0]}
     since = lease.created_at - CLOCKS_S
     clusters = server.ask(lambda gateway: gateway.list_clusters())

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StopHttp(WorkerPlugin):  # type: ignore[misc]
-    """Stops the HTTP server of each worker, also of workers that register later."""
+    """Stops the HTTP server of every worker, including workers that register later."""
 
     name = "scalescope-stop-http"
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-CLOSE_TIMEOUT_S = 4.0  # seconds for an orderly end of the scheduler, and again for the jobs to leave the queue
-REPORT_INTERVAL_S = 15.0  # seconds between two reports of one and the same wait
-SUSPECT_S = 10.0  # seconds without a sign of a worker after which the system is asked for suspended jobs
-DRAIN_LIMIT_S = 3.0  # seconds for tasks of a trial that was cut short to end; then their job is replaced
+CLOSE_TIMEOUT_S = 4.0  # seconds for the scheduler to close, then as long again for the jobs to leave the queue
+REPORT_INTERVAL_S = 15.0  # seconds between repeated reports of the same wait
+SUSPECT_S = 10.0  # seconds without a heartbeat of a worker; then we ask whether its job is suspended
+DRAIN_LIMIT_S = 3.0  # seconds that tasks of an aborted trial may run on; then their job is replaced
 
 _POLL_S = 0.05  # seconds between two looks at the workers
 
@@ -62,10 +62,10 @@ class PendingWorkers:
     """A report on what the cluster waits for; not an error."""
 
     words: str  # sentence on what is awaited
-    in_queue: bool = False  # True if jobs wait in the queue; else they run, and their workers have not registered
+    in_queue: bool = False  # True if jobs wait in the queue; False if they run, but workers have not registered
     reason: str = ""  # reason in the words of the system
     estimated_start: float | None = None  # the system's estimate for the first waiting job, in seconds since the epoch
-    last_start: float | None = None  # expected start of the last job, if the system says one
+    last_start: float | None = None  # expected start of the last job (seconds since the epoch), if the system tells
 
 
 class JobQueueCluster(Cluster[JobQueueSpec]):
@@ -319,7 +319,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Context of a trial; ends the trial if it has lost workers, since it would wait in vain."""
+        """Context of a trial; aborts a trial that has lost workers, because it might wait for them forever."""
         dask = self._cluster()
         suspended: list[ClusterError] = []
         asked_at = time.monotonic()
@@ -352,7 +352,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             self._failed, self._lost = True, watch.lost
 
     def _give_back_suspended(self) -> list[ClusterError]:
-        """Cancel jobs that the system has suspended: their workers stand still for as long, and so does the trial."""
+        """Cancel suspended jobs, because a trial stands still while some of its workers are suspended."""
         ids = self._suspended()
         if not ids:
             return []
@@ -368,7 +368,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         ]
 
     def _suspended(self) -> list[str]:
-        """Numbers of our jobs that have a host, but that the system has stopped."""
+        """Numbers of our jobs that were started and then suspended by the system."""
         return []
 
     def _incomplete(self) -> str:
@@ -391,7 +391,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @abstractmethod
     def _check(self) -> dict[str, str]:
-        """Raise `ClusterError` if jobs cannot be submitted from here; returns what a reaper needs."""
+        """Raise `ClusterError` if jobs cannot be submitted from here; returns the details that `reap` needs later."""
 
     @abstractmethod
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
@@ -403,17 +403,17 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @abstractmethod
     def _remove_jobs(self, timeout_s: float) -> str:
-        """Cancel every job of this cluster; returns which are left."""
+        """Cancel every job of this cluster; returns a sentence on jobs that are left."""
 
     @abstractmethod
     def _explain(self, arrived: int) -> PendingWorkers | None:
-        """Why workers are missing, None if none is; raises `ClusterError` if they will not come."""
+        """Why workers are missing; None if all are there. Raises `ClusterError` if they will never come."""
 
     def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
-        """Give all jobs back if those that run would wait too long for the others."""
+        """Cancel and resubmit all jobs if the running ones would wait too long for the queued ones."""
 
     def _is_stale(self) -> bool:
-        """Whether the time limit ended jobs, and will soon end the others."""
+        """Whether jobs have reached their time limit, so that the remaining jobs soon will."""
         return False
 
     def _nodes(self) -> dict[str, str]:

@@ -15,8 +15,8 @@ from scalescope.model.cluster import ClusterSpec, Text
 from scalescope.model.parameters import Parameter
 from scalescope.model.site_config import SiteConfig
 
-# Each text ends up in a line of the job script. None may hold blanks, quotes, or what a shell would obey, nor begin as
-# an option does.
+# These texts are written into the job script: they may not contain blanks, quotes or shell syntax, nor begin with a
+# hyphen, like an option.
 NAME = partial(Text, accepts=re.compile(r"(?!-)[\w.+@:/-]+").fullmatch, allowed="letters, digits and . _ + - @ : /")
 _PLAIN_PATH = partial(Text, accepts=re.compile(r"(?!-)[\w./:+@~-]+").fullmatch, allowed="a path without blanks")
 _PATH = partial(
@@ -27,7 +27,7 @@ _PATH = partial(
 _LINES = partial(Text, accepts=lambda line: bool(line.strip()) and line.isprintable(), allowed="a line of text")
 
 CLOCK = re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
-# How directives and resources of the batch systems ask for CPUs.
+# The forms in which job-script directives ask for CPUs.
 _CPUS = re.compile(r"(?:--cpus-per-task[= ]|^-c ?|\bncpus=|\bppn=)(?P<cpus>\d+)")
 _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
@@ -44,12 +44,12 @@ class JobRequest:
     folder: str = "FOLDER"  # folder that the nodes share (`shared_folder`)
     dask_cuda: bool = False  # True if `dask cuda worker` starts the workers
     begin: str = ""  # earliest start, in the system's notation
-    imports: str = ""  # a further folder from which the workers may import
+    imports: str = ""  # additional folder from which the workers may import
 
 
 @dataclass(frozen=True)
 class JobQueueSpec(ClusterSpec):
-    """Workers in jobs; what `jobqueue.KIND` in Dask's configuration says is the default of their fields."""
+    """Workers in jobs; the section `jobqueue.KIND` of Dask's configuration sets the defaults of the fields."""
 
     implementation: ClassVar[str] = "scalescope.clusters.jobqueue.batch_cluster:BatchCluster"
     reaper: ClassVar[str] = "scalescope.clusters.jobqueue.reaper:reap"
@@ -57,9 +57,9 @@ class JobQueueSpec(ClusterSpec):
     packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
     max_workers: ClassVar[int] = 10_000
     job_class: ClassVar[str] = ""  # class of dask-jobqueue that writes the job scripts, as `module:Class`
-    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # forms of a time limit that the system reads
-    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these forms in words
-    status: ClassVar[StatusCommand | None] = None  # command for the state of jobs, if there is no better way
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # notations of a time limit that the system accepts
+    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these notations, for messages
+    status: ClassVar[StatusCommand | None] = None  # command that prints job states; None: asked otherwise
     memory_required: ClassVar[bool] = True  # True if a job must say how much memory it needs
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""
@@ -213,7 +213,7 @@ class JobQueueSpec(ClusterSpec):
 
     @abstractmethod
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Arguments of `job_class` besides those that all systems share."""
+        """Arguments of `job_class` that only this batch system has."""
 
     @classmethod
     def site_config(cls) -> SiteConfig:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
 _AGAIN = "try again when the queue is shorter, or ask for less"
-_FULL = "jobs are allowed per user"  # text with which Grid Engine refuses one more job
+_FULL = "jobs are allowed per user"  # part of Grid Engine's message when a user's limit of jobs is reached
 _FEWER = "put more workers into each job with `cluster.workers_per_job`, or wait until the queue is shorter"
-SHOWN = 4  # most reasons in a message: Grid Engine has one for each queue on each host
+SHOWN = 4  # largest number of reasons in a message; Grid Engine gives one per queue and host
 
 _logger = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ class BatchCluster(JobQueueCluster):
         self._told: PendingWorkers | None = None
         self._waiting_since: float | None = None
         self._next_look = self._changed_at = 0.0
-        # What the system gave each job in place of what it was asked for, by number.
+        # By job number: which requested terms the system changed, in words.
         self._changes_of: dict[str, dict[str, str]] = {}
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._waiting_since, self._next_look = None, 0.0
         super().scale(workers, threads_per_worker)
-        self._waiting_since, self._next_look = None, 0.0  # a loss of workers makes the next look immediate
+        self._waiting_since, self._next_look = None, 0.0  # if workers are lost later, ask the system at once
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
@@ -73,7 +73,7 @@ class BatchCluster(JobQueueCluster):
             try:
                 self._cluster().sync(job.start)
             except (OSError, RuntimeError, ValueError) as error:
-                said = str(error).rpartition("stderr:\n")[2].strip()  # dask-jobqueue quotes the whole command before it
+                said = str(error).rpartition("stderr:\n")[2].strip()  # skip the command, which dask-jobqueue quotes
                 full = _FULL in said
                 raise JobsEnded(
                     f"{job.submit_command} refused a job",
@@ -92,7 +92,7 @@ class BatchCluster(JobQueueCluster):
         if job_ids:
             try:
                 asyncio.run(Job._call([*shlex.split(self._cancel_command), *job_ids]))
-            except RuntimeError as error:  # among other reasons, because a job has ended already
+            except RuntimeError as error:  # for example because a job has already ended
                 _logger.info("%s", error)
 
     def _suspended(self) -> list[str]:
@@ -162,7 +162,7 @@ class BatchCluster(JobQueueCluster):
     def _wait(
         self, pending: Sequence[str], reasons: str, running: int, release: str = "", step: str = ""
     ) -> PendingWorkers:
-        """`release`: the command that lets one of these jobs go, if they are held."""
+        """`release`: the command that releases such a job, if the jobs are held."""
         how = "held" if release else "waiting"
         let_go = f"; `{release}` lets it go if you held it, once its reason is mended" if release else ""
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"
@@ -204,7 +204,7 @@ class BatchCluster(JobQueueCluster):
 
 
 def _in_words(category: str, jobs: Sequence[JobStatus]) -> str:
-    """Reasons why jobs that have a host do not run."""
+    """Why jobs that already have a host do not run."""
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
     if not category:
         return f"state {states} is not known to Scalescope"

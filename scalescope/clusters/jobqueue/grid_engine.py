@@ -17,15 +17,15 @@ from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, clock_s
 from scalescope.errors import ClusterError
 
 COMMAND_TIMEOUT_S = 20.0
-VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # name a Grid Engine
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # identify the cell
 
-# What each letter of a job's state means, as sge_status(5) and qstat(1) of 8.1.9 list them; the first that a state has
-# names its category.
+# Category of each letter in a job's state (sge_status(5) and qstat(1) of 8.1.9). If a state has several letters, the
+# first match in this order counts.
 JOB_STATES = {
     "z": "finished",
     "d": "deleted",
     "E": "start-failed",
-    "h": "held",  # a job that waits; a running one would not run again
+    "h": "held",  # waits; if it is running, the hold applies to the next run
     "q": "waiting",
     "w": "waiting",
     "s": "suspended",  # suspended by qmod
@@ -34,7 +34,7 @@ JOB_STATES = {
     "r": "running",
     "t": "running",  # about to run
 }
-# What each letter of a queue's state on a host means (`qstat -f`).
+# Meaning of each letter in the state of a queue on a host (`qstat -f`).
 QUEUE_STATES = {
     "u": "its host does not answer",
     "E": "it is in error state, until an administrator clears it with `qmod -cq`",
@@ -62,7 +62,7 @@ class GridEngineSilent(ClusterError):
 
 @dataclass(frozen=True)
 class GridEngineJob:
-    """A job that Grid Engine still has: it forgets those that have ended."""
+    """A job that has not ended; Grid Engine forgets ended jobs."""
 
     id: str
     state: str  # letters, such as `qw`, `r`, `Rq` (waits again), `Rr` (runs again), `Eqw` or `dr`
@@ -75,19 +75,19 @@ class GridEngineJob:
 
     @property
     def category(self) -> str:
-        """What its state means, by `JOB_STATES`; empty if that is not known."""
+        """Category of the job's state by `JOB_STATES`; empty for unknown letters."""
         waits = "q" in self.state or "w" in self.state
         found = (name for letter, name in JOB_STATES.items() if letter in self.state and (waits or letter != "h"))
         return next(found, "") if set(self.state) <= {*JOB_STATES, "R"} else ""  # R: rescheduled
 
     @property
     def is_pending(self) -> bool:
-        """Whether it waits for a host, for the first time or again after Grid Engine rescheduled it."""
+        """Whether the job waits for a host, for the first time or after it was rescheduled."""
         return self.category in ("waiting", "held")
 
     @property
     def has_failed(self) -> bool:
-        """Whether it could not be started, and waits for somebody to clear the error."""
+        """Whether the job could not be started and waits until somebody clears the error."""
         return self.category == "start-failed"
 
     @property
@@ -96,7 +96,7 @@ class GridEngineJob:
 
 
 class GridEngine:
-    """The Grid Engine that these variables name; by default that of this process."""
+    """The Grid Engine named by these environment variables; by default by those of this process."""
 
     def __init__(self, variables: Mapping[str, str] | None = None, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -105,7 +105,7 @@ class GridEngine:
             self.variables = dict(variables)
 
     def ask(self, *command: str) -> str:
-        """What a command writes, whatever its exit status: that of `qalter -w v` is an answer."""
+        """Output of a command, whatever its exit status, which for `qalter -w v` is part of the answer."""
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         try:
             done = subprocess.run(
@@ -136,7 +136,7 @@ class GridEngine:
         return found
 
     def queue_states(self) -> dict[str, tuple[str, str]]:
-        """State letters of each queue on each host (`all.q@node1`) that has any, and why it is in error state."""
+        """State letters, and the reason of an error state, by queue and host (`all.q@node1`); without normal queues."""
         queues = self._qstat("-f", "-explain", "E").iter("Queue-List")
         states = {each.findtext("name") or "": (each.findtext("state") or "", each) for each in queues}
         return {
@@ -177,7 +177,7 @@ class GridEngine:
             self.ask("qdel", *job_ids)
 
     def left(self, label: str, numbers: Collection[str], folder: str) -> tuple[list[str], list[str]]:
-        """Numbers of our jobs of a name, known by number or by the folder of the output, and of others of that name."""
+        """Numbers of the jobs named `label`: ours (known by number or output folder), and those of others."""
         found = [job.id for job in self.jobs(label)]
         ours = [number for number in found if number in numbers or self._is_in(number, folder)]
         return ours, [number for number in found if number not in ours]
@@ -203,7 +203,7 @@ class GridEngine:
             time.sleep(_LOOK_S)
 
     def reasons(self, job_id: str) -> list[str]:
-        """Why a job waits, by its scheduler's last look, or else by a look now; empty if it may start."""
+        """Why a job waits: as Grid Engine last noted or, without a note, as it says now; empty if the job may start."""
         looked = [line for line in self.details(job_id)["scheduling info"] if '"' in line]
         told = [re.sub(r'^queue instance "(.*)" dropped because it', r"\1", line) for line in looked]
         told = [
@@ -214,7 +214,7 @@ class GridEngine:
         return told or self.verify(job_id, "p")
 
     def verify(self, job_id: str, level: str) -> list[str]:
-        """Why no queue can take a job now (level `p`), or if no other job were there (`v`); empty if one can."""
+        """Why no queue can run a job now (level `p`) or in an empty cluster (`v`); empty if a queue can."""
         lines = self.ask("qalter", "-w", level, job_id).splitlines()
         if "verification: no suitable queues" not in lines:
             return []
@@ -222,7 +222,7 @@ class GridEngine:
 
 
 def next_step(reasons: Sequence[str]) -> str:
-    """What to do about jobs that wait for these reasons; empty if time may help."""
+    """What to do about jobs that wait for these reasons; empty if waiting may help."""
     if any("exceeds limit" in line for line in reasons):
         return "use fewer workers or threads at once: a quota of the site allows no more"
     if reasons and all(QUEUE_STATES["E"] in line for line in reasons):

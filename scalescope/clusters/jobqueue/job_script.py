@@ -51,7 +51,7 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
         "python": shlex.quote(spec.python or sys.executable),
     }
     options |= spec.job_options(request)
-    job_class = resolve_name(spec.job_class)  # resolved before `set`, which would undo what its import configures
+    job_class = resolve_name(spec.job_class)  # not inside `set`, which would discard defaults that the import adds
     # Only the fields of `spec` count: dask-jobqueue would fill empty ones from its configuration.
     names = site_config.FIELDS.keys() | site_config.LEFT_OUT.keys()
     config = {f"jobqueue.{spec.kind}.{name}": None for name in names}

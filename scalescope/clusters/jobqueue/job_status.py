@@ -1,4 +1,4 @@
-"""States of jobs on batch systems that are only known by the output of their commands."""
+"""Job states on batch systems that tell them only in the output of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, clock_s
 
 COMMAND_TIMEOUT_S = 20.0  # seconds; a busy PBS answers `qstat` within a few
 
-# Category of a state: what jobs in it do, in words.
+# What jobs do, in words, by category of their state.
 CATEGORIES = {
     "waiting": "wait",
     "held": "are held",
@@ -31,7 +31,7 @@ class JobStatus:
 
     id: str
     state: str  # state in the system's notation
-    reason: str = ""  # reason of its wait, in the system's words
+    reason: str = ""  # why the job waits, in the system's words
     terms: JobTerms = NO_TERMS  # present terms of the job
 
 
@@ -41,10 +41,10 @@ class StatusCommand:
 
     command: str  # `{}` stands for the numbers of jobs
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
-    states: Mapping[str, str]  # states of each category, as in the system's manual
+    states: Mapping[str, str]  # states by category, separated by blanks, as in the system's manual
     gone: re.Pattern[str]  # output for jobs that are no longer known
-    release: str  # command that lets a held job go; `{}` stands for its number
-    # What a job has, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
+    release: str  # command that releases a held job; `{}` stands for its number
+    # The terms of a job, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
     between: str = " "  # separator of the numbers of jobs
     takes_one: bool = False  # True if the command takes a single job
@@ -58,7 +58,7 @@ class StatusCommand:
         return self.command.partition(" ")[0]
 
     def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
-        """The status of these jobs as far as the system knows them; None if it gives no answer."""
+        """The status of those of these jobs that the system knows; None if it gives no answer."""
         known: list[JobStatus] = []
         for each in [[job_id] for job_id in job_ids] if self.takes_one else [job_ids]:
             if (found := self._ask(each)) is None:
@@ -154,7 +154,7 @@ HTCONDOR = StatusCommand(
         r"(?:undefined|(?P<reason>.*))$",
         re.MULTILINE,
     ),
-    # JobStatus as the manual of HTCondor 24 lists it among the attributes of jobs; only its sources have 0
+    # JobStatus in the HTCondor 24 manual (job attributes); state 0 stands only in HTCondor's source code
     {"waiting": "0 1", "held": "5", "running": "2", "suspended": "7", "ending": "6", "ended": "3 4"},
     re.compile(r"(?!)"),  # condor_q writes nothing about unknown jobs, and succeeds
     "condor_release {}",

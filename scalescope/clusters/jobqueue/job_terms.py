@@ -12,7 +12,7 @@ MINUTE_S = 60  # seconds: batch systems round a time limit up to a minute
 
 @dataclass(frozen=True)
 class JobTerms:
-    """Terms requested for a job, or those that it has. None or empty: not requested, or the system does not say."""
+    """Terms requested for a job, or terms that it got. None or empty: not requested, or not told by the system."""
 
     time_s: float | None = None
     memory_mb: float | None = None
@@ -23,7 +23,7 @@ class JobTerms:
     cores: int | None = None
 
     def changes(self, given: JobTerms) -> dict[str, str]:
-        """Terms in `given` that differ from the requested ones, as sentences by name of the field."""
+        """How the terms `given` by the system differ from these requested ones: phrases by name of the field."""
         found = {}
         if self.time_s and given.time_s and not 0 <= given.time_s - self.time_s < MINUTE_S:
             found["time_s"] = f"a time limit of {_time(given.time_s)} in place of {_time(self.time_s)}"

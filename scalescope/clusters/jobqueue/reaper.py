@@ -13,7 +13,7 @@ from scalescope.leases import Lease
 from scalescope.slurm.commands import Run
 from scalescope.slurm.jobs import ClusterJobs
 
-SETTLE_S = 1.5  # least seconds of looking, since the killed process may have just submitted a job
+SETTLE_S = 1.5  # minimum seconds of looking: the killed process may have submitted a job just before its end
 
 GONE_S = 40.0  # seconds for jobs to leave the queue; Slurm's KillWait is 30 by default
 

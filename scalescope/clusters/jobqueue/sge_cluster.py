@@ -26,7 +26,7 @@ from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
-# What to look at or mend, by the category of the jobs' end.
+# The next step for the user, by the category of the jobs' end.
 _LOOK_AT = {
     "jobs-gone": "look at `cluster.python`, `cluster.prologue` and `cluster.interface`, and at the limits of the queue",
     "start-failed": "look at the folders that `cluster.directives_add` names, or ask the administrators",
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class SgeCluster(BatchCluster):
-    """Workers in jobs of Grid Engine, whose commands tell why they do not come."""
+    """Workers in jobs of Grid Engine; its commands tell why workers do not come."""
 
     spec: SgeSpec
 
@@ -141,7 +141,7 @@ class SgeCluster(BatchCluster):
         return self._wait([job.id for job in pending], reasons, running, release, next_step(looked))
 
     def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
-        """Reasons why jobs that have a host do not run."""
+        """Why jobs that already have a host do not run."""
         suspended = [job.id for job in jobs if job.category == "suspended"]
         unknown = dict.fromkeys(job.state for job in jobs if not job.category)
         told = [f"jobs {listed(suspended)} are suspended"] if suspended else []
@@ -155,7 +155,7 @@ class SgeCluster(BatchCluster):
         failed = [number for number in ours if number in seen and seen[number].has_failed]
         away = self._engine.unreachable() if any(job.host for job in seen.values()) else set()
         silent = [job for job in self._jobs if job.id in seen and seen[job.id].queue in away]
-        # A master that has just come back sees its hosts as silent, so the workers decide who lives.
+        # After an outage the master reports all hosts as silent, so a job is lost only if its workers are gone, too.
         lost = [job.id for job in silent if self._present()[job.name] != job.workers]
         if gone:
             output = self._output(gone[0])

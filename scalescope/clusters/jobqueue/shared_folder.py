@@ -48,11 +48,11 @@ class ClusterFolder:
         """Make the folder; returns the credentials of scheduler, workers and clients."""
         try:
             for path in old_logs(self.path.parent, LOGS_KEPT_S):
-                shutil.rmtree(path, ignore_errors=True)  # somebody else may remove it as well
+                shutil.rmtree(path, ignore_errors=True)  # another process may be removing the same folder
             make_folder(self.path.parent)
             self.path.mkdir(mode=0o700)
             self.logs.mkdir(mode=0o700)
-            importable = self.path / "importable"  # folder that holds this package alone
+            importable = self.path / "importable"  # folder with a link to this package and nothing else
             importable.mkdir(mode=0o700)
             (importable / "scalescope").symlink_to(Path(scalescope.__file__).resolve().parent, target_is_directory=True)
             config = {name: value for name, value in dask.config.config.items() if name != "jobqueue"}

@@ -11,7 +11,7 @@ from scalescope.model import site_config
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.site_config import SiteConfig
 
-# Keys of dask-jobqueue, and the fields that they set: the first that a kind has. A key's new name precedes its old one.
+# Each key of dask-jobqueue sets the first of these fields that the kind has. A key's new name precedes its old one.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "queue": ("partition", "queue"),
     "account": ("account",),

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from scalescope.slurm.capacity import SlurmCapacity
 
 SUBMISSIONS = 8  # most sbatch commands that run at the same time
-NODES_S = 10.0  # seconds between two looks whether nodes have come back
+NODES_S = 10.0  # seconds between two checks whether nodes are back
 ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
 
 T = TypeVar("T")
 
 
 class SlurmCluster(JobQueueCluster):
-    """Workers in jobs of Slurm. Slurm's own commands tell why they do not come."""
+    """Workers in jobs of Slurm; its commands tell why workers do not come."""
 
     spec: SlurmSpec
 
@@ -50,8 +50,8 @@ class SlurmCluster(JobQueueCluster):
             queue_timeout_s=spec.queue_timeout_s,
             closed_nodes=partial(spec.closed_nodes, run=self._run),
         )
-        self._judged: dict[str, tuple[str, str]] = {}  # closed nodes when the room was last looked at
-        self._given_back = False  # True once this point's jobs were cancelled, to be submitted again together
+        self._judged: dict[str, tuple[str, str]] = {}  # nodes that were down or drained at the last check for room
+        self._given_back = False  # True once this point's jobs were cancelled and submitted again together
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._watch.begin()
@@ -78,7 +78,7 @@ class SlurmCluster(JobQueueCluster):
                         yield size, job, number
             except JobsEnded as error:
                 wait(futures)
-                error.ends_run = not self._watch.expected  # Slurm took some: smaller points may fit
+                error.ends_run = not self._watch.expected  # Slurm accepted some jobs, so smaller points may fit
                 raise
             finally:
                 for future in futures:
@@ -88,7 +88,7 @@ class SlurmCluster(JobQueueCluster):
         super()._submit(self._await_nodes(sizes) if sizes else ())
 
     def _await_nodes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Wait until the working nodes have room for all workers: those that start before the others would idle."""
+        """Wait until working nodes have room for all workers; otherwise the first workers would idle."""
         while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
             words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
             words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"
@@ -101,7 +101,7 @@ class SlurmCluster(JobQueueCluster):
 
     def _check_room(self) -> SlurmCapacity | None:
         if self._jobs:
-            self._watch.refresh()  # learns the nodes of jobs whose workers have just come
+            self._watch.refresh()  # reads the nodes of jobs that have just started
         nodes = self._nodes()
         ours = {nodes[job.id] for job in self._jobs if job.id in nodes}
         return self.spec.require_room(self._workers, self._threads, run=self._run, ours=ours)
@@ -122,7 +122,7 @@ class SlurmCluster(JobQueueCluster):
                 if number := self._arrived(job.name):
                     return number
                 self._closing.wait(pause_s)
-            # Look twice: a controller that comes back carries out earlier requests in any order.
+            # Look twice: after an outage, the controller may answer queries before it carries out earlier submissions.
             looks, pause_s = 2, waiting.AGAIN_S
             return submission.submit(job.job_script(), run=self._run)
 
@@ -130,7 +130,7 @@ class SlurmCluster(JobQueueCluster):
         while True:
             try:
                 return self._patiently(submit)
-            except JobsEnded as error:  # a full queue or a full disk may have room later
+            except JobsEnded as error:  # for example, a full queue may have room later
                 if not error.may_return or time.monotonic() > deadline or self._never_holds(error):
                     raise
                 self.report(f"{error.what}: {error.cause}; it is submitted again until that has passed")
@@ -139,7 +139,7 @@ class SlurmCluster(JobQueueCluster):
                 looks, pause_s = 1, 0.0  # Slurm has answered: one look is enough
 
     def _never_holds(self, error: JobsEnded) -> bool:
-        """Whether a full queue holds fewer jobs than this point has."""
+        """Whether Slurm's queue is too small for all jobs of this point, even if it were empty."""
         if error.category != "queue-full":
             return False
         most = self._patiently(lambda: slurm_jobs.most_jobs(run=self._run))
@@ -195,7 +195,7 @@ class SlurmCluster(JobQueueCluster):
 
     def _explain(self, arrived: int) -> PendingWorkers | None:
         waiting = self._watch.check(self._workers, arrived)
-        if doubled := self._watch.unexpected():  # Slurm obeyed a submission after we had given it up
+        if doubled := self._watch.unexpected():  # Slurm carried out a submission that we took for failed
             self._cancel(doubled)
         return waiting
 
@@ -206,7 +206,7 @@ class SlurmCluster(JobQueueCluster):
             if room is not None and room.now < self._workers:
                 self._submit(self._give_back())
                 return
-        # After half of its time limit, too little is left of a job for a trial.
+        # After half of a job's time limit, the rest may be too short for a trial.
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
@@ -216,10 +216,10 @@ class SlurmCluster(JobQueueCluster):
                 next_step="try again when the queue is shorter, or ask for fewer workers",
                 category="held-too-long",
             )
-        # If jobs are given back after half of what is left, all their waits together stay within `hold_s`.
+        # Jobs may wait for half of the remaining time, so that repeated waits add up to at most `hold_s`.
         if self._given_back or not _starts_after(waiting, left_s / 2):
             return
-        # The change that let some jobs start may have let all start, and workers may have come.
+        # Whatever let some jobs start may meanwhile have let all jobs start, so look again.
         self._watch.refresh()
         now = self._explain(arrived)
         if now is None or not (start := _starts_after(now, left_s / 2)):

@@ -40,7 +40,7 @@ class SlurmSpec(JobQueueSpec):
         re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
-    # Seconds that workers wait for others. Then, or at once if Slurm expects a longer wait, all jobs queue again.
+    # Seconds that started workers wait for missing ones. Then, or at once if Slurm expects longer, all jobs requeue.
     hold_s: ClassVar[float] = 600.0
 
     partition: Annotated[
@@ -123,7 +123,7 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def cores_per_worker(self, threads: int) -> float:
-        """Cores of whole nodes where no two jobs share a node, else those asked for; asks Slurm once."""
+        """Cores that jobs occupy: whole nodes if jobs do not share nodes, else as requested; asks Slurm once."""
         whole = _cores_of_whole_nodes(self._room)
         return whole / self.job_workers if whole else super().cores_per_worker(threads)
 
@@ -131,7 +131,7 @@ class SlurmSpec(JobQueueSpec):
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """`require_room` for the largest of these (workers, threads); waits if Slurm's controller is away."""
+        """Call `require_room` for the largest size per number of threads; waits while Slurm's controller is away."""
         from scalescope.slurm import commands
 
         largest: dict[int, int] = {}
@@ -144,7 +144,7 @@ class SlurmSpec(JobQueueSpec):
     def require_room(self, workers: int, threads: int, *, run: Run, ours: Collection[str] = ()) -> SlurmCapacity | None:
         """Raise `JobsEnded` if `workers` workers can never run at once, even on an otherwise idle cluster.
 
-        Returns how many can on the nodes that work, those of jobs `ours` included; None: only sbatch can tell.
+        Returns how many workers fit on working nodes, including the nodes of jobs `ours`; None: only sbatch can tell.
         """
         from scalescope.slurm.capacity import SlurmNodeShape
 
@@ -164,7 +164,7 @@ class SlurmSpec(JobQueueSpec):
         return capacity
 
     def closed_nodes(self, *, run: Run) -> dict[str, tuple[str, str]]:
-        """State and reason of the nodes for its jobs that are down or drained."""
+        """State and reason of nodes that are down or drained, among the nodes that its jobs may use."""
         return self._room.closed_nodes(run)
 
     @property
@@ -187,7 +187,7 @@ class SlurmSpec(JobQueueSpec):
         return [part for part in self.gres.split(",") if part.split(":")[0] == "gpu"]
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Directives of sbatch. Comment and name of the log identify a job whose number never came."""
+        """Directives of sbatch. The comment and the log's name identify a job whose number we did not receive."""
         gpus = [f"{(self._gpu_types or ['gpu'])[0]}:{request.workers}"] if self.gpus else []
         others = [part for part in self.gres.split(",") if part and part not in self._gpu_types]
         given = {

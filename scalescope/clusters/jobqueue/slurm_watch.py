@@ -1,4 +1,4 @@
-"""Watches all Slurm jobs of a label with one squeue, and says why workers do not arrive, or went away."""
+"""Watches all Slurm jobs of a label with one squeue, and says why workers do not arrive or were lost."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from scalescope.slurm.job_facts import job_facts, size
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 from scalescope.waiting import PATIENCE_S
 
-JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
-ENDING_S = 5.0  # seconds that a job which is being ended has to say why
+JITTER = 0.2  # largest random change of an interval, as a share of it
+ENDING_S = 5.0  # seconds to wait for the reason why a job is being ended
 _SHOWN_IDS, _READ_BYTES = 8, 65_536
 _NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")  # states of jobs whose node was lost
-# The directives of a job script that `JobTerms` holds, by their short or long name.
+# Short names of the sbatch options that `JobTerms` has fields for, and their long names.
 _TERMS = {"t": "time", "p": "partition", "A": "account", "q": "qos", "N": "nodes"}
 _TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|qos|nodes)[= ])(\S+)", re.MULTILINE)
-# The term whose change may explain an end, by the category of the end.
+# By category of a job's end: the field of `JobTerms` that explains the end if Slurm changed it.
 _BY_CHANGE = {"time-limit-reached": "time_s", "out-of-memory": "memory_mb"}
 _NODES_BACK = (
     "`sinfo -R` shows since when and why; an administrator resumes drained nodes; try again when they are back"
@@ -61,7 +61,7 @@ class JobWatch:
         self.log_directory = Path(log_directory)
         self.queue_timeout_s = queue_timeout_s
         self.closed: dict[str, tuple[str, str]] = {}  # nodes that are down or drained, while jobs wait for nodes
-        self.powering: dict[str, tuple[str, str]] = {}  # nodes of jobs that have some, but do not run yet
+        self.powering: dict[str, tuple[str, str]] = {}  # nodes that are being powered up for our jobs
         self.asked = ""  # why we asked Slurm for a later start; empty if we did not
         self._closed_nodes = closed_nodes
         self._run = run or commands()
@@ -72,14 +72,14 @@ class JobWatch:
         self._terms: dict[str, JobTerms] = {}  # terms asked for, by number of the job
         self._dismissed: set[str] = set()
         self._ran: set[str] = set()  # numbers of jobs that have been seen running
-        self._waiting_since: float | None = None  # time since which some job of ours has been waiting
+        self._waiting_since: float | None = None  # by `clock`: since when jobs of ours have been waiting
         self._ending_since: dict[str, float] = {}
         self._complete = True
         self._changed_at = self._next_look = self._answered_at = clock()
         self._silence: CommandSilent | None = None
 
     def expect(self, job_ids: Iterable[str], script: str = "") -> None:
-        """Add submitted jobs, so that one that Slurm forgets before the first look is noticed, too."""
+        """Add submitted jobs; then even a job that Slurm forgets before our first look is noticed."""
         new = set(job_ids) - self.expected
         self._terms |= dict.fromkeys(new, _asked(script))
         self.expected |= new
@@ -99,7 +99,7 @@ class JobWatch:
         self.asked = ""
 
     def wait_without_jobs(self, words: str, *, in_vain: bool) -> None:
-        """Count time before jobs are submitted as time in the queue; `in_vain`: no other point would fare better."""
+        """Count time before jobs are submitted as time in the queue. `in_vain`: all other points would wait, too."""
         if self._waited_s() > self.queue_timeout_s:
             error = self._too_late("the nodes did not come back", "", self.label, words)
             error.ends_run = in_vain
@@ -111,17 +111,17 @@ class JobWatch:
         return self._clock() - self._waiting_since
 
     def unexpected(self) -> list[str]:
-        """Living jobs of the label that nobody submitted knowingly."""
+        """Live jobs of the label that `expect` was not told about."""
         return [job.id for job in self._ours() if job.id not in self.expected and not self._is_over(job)]
 
     @property
     def timed_out(self) -> bool:
-        """Whether the time limit ended all jobs that have ended."""
+        """Whether some jobs have ended, all of them by their time limit."""
         return {job.outcome for job in self._ours() if self._is_over(job)} == {"TIMEOUT"}
 
     @property
     def changes(self) -> dict[str, str]:
-        """Terms that Slurm changed for our jobs, as sentences by field of `JobTerms`."""
+        """Terms that Slurm changed for our jobs, as phrases by field of `JobTerms`."""
         found: dict[str, str] = {}
         for job in self._ours():
             found |= self._terms.get(job.id, NO_TERMS).changes(_given(job))
@@ -131,7 +131,7 @@ class JobWatch:
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
 
     def check(self, expected_workers: int, arrived: int) -> PendingWorkers | None:
-        """Why workers are missing, None if none is; raises `ClusterError`. Asks Slurm at most once per interval."""
+        """Why workers are missing, else None; `ClusterError` if they will not come. Asks Slurm once per interval."""
         if arrived >= expected_workers:
             self._complete = True
             return None
@@ -169,7 +169,7 @@ class JobWatch:
         if self._pending():
             self._waited_s()
         elif any(job.started for job in self._ours() if job.outcome not in _NODE_LOST):
-            self._waiting_since = None  # else the jobs were lost with nodes that did not come, and others will wait
+            self._waiting_since = None  # not if jobs were lost with nodes that failed: their successors wait on
         with suppress(CommandSilent):
             lacks = any(failures.lacks_nodes(job.why) for job in self._pending())
             self.closed = self._closed_nodes() if lacks else {}
@@ -196,7 +196,7 @@ class JobWatch:
         if before.has_ended:
             return before
         fields = slurm_jobs.details(number, run=self._run)
-        if fields.get("JobName") != self.label:  # no job, or by now a job of another user
+        if fields.get("JobName") != self.label:  # no such job, or its number now belongs to another user's job
             return replace(before, state=FORGOTTEN)
         state = fields.get("JobState", FORGOTTEN)
         return replace(before, state=state, reason=fields.get("Reason", ""), nodes=fields.get("NodeList", before.nodes))
@@ -237,7 +237,7 @@ class JobWatch:
         )
 
     def _raise_for_requeued(self) -> None:
-        """Raise for jobs that ran and wait again: their workers are gone, and others would take their names."""
+        """Raise for requeued jobs: their workers are gone, and a second run would reuse the workers' names."""
         again = [job for job in self._pending() if job.id in self._ran]
         if again:
             failure = failures.requeued()
@@ -257,7 +257,7 @@ class JobWatch:
             fields = slurm_jobs.details(job.id, run=self._run)
         if fields.get("JobName") != self.label:
             fields = {}
-        # Until its processes have ended, a preempted job is shown as COMPLETING, like any other that is being ended.
+        # While its processes end, a preempted job is COMPLETING, like every other job that is being ended.
         state = "PREEMPTED" if fields.get("PreemptTime") else job.state
         reason, exit_code = fields.get("Reason", job.reason), fields.get("ExitCode", "")
         job = replace(job, state=state, reason=reason, exit_code=exit_code)
@@ -352,7 +352,7 @@ class JobWatch:
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
     def _history(self) -> str:
-        """What happened to jobs before these."""
+        """What happened to earlier jobs of this cluster, and which terms Slurm changed."""
         lost = [job for job in self._jobs.values() if job.id in self._dismissed and job.state in _NODE_LOST]
         told = f"{plural(len(lost), 'job')} before ended with nodes that failed or never came: {_places(lost)}"
         changed = in_words(self.changes, "Slurm")

@@ -1,4 +1,4 @@
-"""Batch systems besides Slurm, as data. Only Grid Engine was run for real; else job scripts are tested as text."""
+"""Batch systems besides Slurm, as data. Only Grid Engine was tested for real; of the others, only job scripts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MoabSpec(BatchSpec):
 class SgeSpec(BatchSpec):
     """Workers in jobs of Grid Engine.
 
-    It reserves a slot for each core only with `parallel_environment`, and memory only as far as `resource_spec` says.
+    Grid Engine reserves a slot per core only with `parallel_environment`, and memory only if `resource_spec` says so.
     """
 
     kind: ClassVar[str] = "sge"
@@ -87,8 +87,8 @@ class SgeSpec(BatchSpec):
         return super().open_limit_s + PATIENCE_S
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        # Without -S, the shell of the queue reads the script: csh where the site has left it. A job that is started
-        # again would bring back workers whose loss is known.
+        # Without -S, the queue's default shell (often csh) would read the script. Without `-r n`, restarted jobs would
+        # bring back workers that are already known as lost.
         added = ["-S /bin/bash", "-r n"]
         if self.parallel_environment:
             added.append(f"-pe {self.parallel_environment} {self.cores or request.workers * request.threads}")
@@ -99,7 +99,7 @@ class SgeSpec(BatchSpec):
 class OarSpec(BatchSpec):
     """Workers in jobs of OAR; never run on a real system.
 
-    It reserves memory only as far as `resource_spec` and `directives_add` say.
+    OAR reserves memory only if `resource_spec` or `directives_add` says so.
     """
 
     kind: ClassVar[str] = "oar"

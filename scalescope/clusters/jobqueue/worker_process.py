@@ -1,4 +1,4 @@
-"""What runs in a job: Dask workers without nannies. Several processes fork from one, so distributed loads once."""
+"""What runs in a job: Dask workers without nannies. Processes fork from one that has imported distributed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 LOCAL_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - dask makes a folder of its own in it
 EXIT_NO_GPU = 96
 
-CLOSE_TIMEOUT_S = 2.0  # seconds; distributed's 30 and a wait for tasks would outlast the driver
+CLOSE_TIMEOUT_S = 2.0  # seconds; distributed waits 30 s, and for tasks: longer than the driver waits
 
 
 class JobWorker(distributed.Worker):  # type: ignore[misc]
@@ -38,7 +38,7 @@ class JobWorker(distributed.Worker):  # type: ignore[misc]
         """Start no HTTP server."""
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S, executor_wait: bool = False, **kwargs: Any) -> Any:
-        # Nobody wants the results of running tasks any more.
+        # Nobody needs the results of tasks that still run.
         return await super().close(timeout=min(timeout, CLOSE_TIMEOUT_S), executor_wait=False, **kwargs)
 
 
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     processes = min(options.processes or options.workers, options.workers)
     groups = [names[number::processes] for number in range(processes)]
     gpus = _gpus(len(groups)) if options.gpus else []
-    # Dask's own temporary files go there, too.
+    # Dask's own temporary files go to the same folder as the workers'.
     dask.config.set({"temporary-directory": options.local_directory or scratch()})
     if len(groups) == 1:
         _run(options, groups[0], gpus[0] if gpus else None)
@@ -130,7 +130,7 @@ async def _work(options: argparse.Namespace, names: Sequence[str]) -> None:
             require_encryption=True,
         )
     if len(names) > 1:
-        light_workers.apply()  # else every worker of this process would have a profiler of its own
+        light_workers.apply()  # otherwise each worker of this process would run its own profiler
     with light_workers.cheap_start():
         workers = [
             JobWorker(

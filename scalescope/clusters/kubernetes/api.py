@@ -33,26 +33,26 @@ FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # no data of secrets
-_CLUSTER = "dask.org/cluster-name"  # the operator's label, which a copy of our cluster does not share
+_CLUSTER = "dask.org/cluster-name"  # the operator's label: differs from ours in a user's copy of our cluster
 _CLEARED_AWAY = (
     "unable to retrieve container logs",
     "failed to try resolving symlinks",
-)  # beginnings of an answer that the log of a removed container is gone
+)  # how answers begin that say that a removed container's log is gone
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
 
 T = TypeVar("T")
-Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
+Raw = dict[str, Any]  # a Kubernetes object, as JSON from its API
 
 
 class Api(ControlPlane):
     """One namespace of one Kubernetes cluster. Its requests may come from any thread, and raise `ClusterError`.
 
-    Without `context`, the current one of the kubeconfig; without `namespace`, the context's.
+    `context` defaults to the kubeconfig's current context, `namespace` to the context's namespace.
 
     Args:
-        answered: Servers that have answered before, which are waited for when they are silent; this one is added.
+        answered: Servers that have answered before; only these are waited for when silent. This server is added.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Api(ControlPlane):
         self._portal = self._open.enter_context(start_blocking_portal())
         self._known = (context, kubeconfig or os.environ.get("KUBECONFIG", ""))
         self._answered = set() if answered is None else answered
-        self.patience_s = SILENCE_S  # patience with a server that has answered before and is silent now
+        self.patience_s = SILENCE_S  # seconds to wait for a silent server that has answered before
         self.server, self.namespace = context or "the current context", namespace
         self._server_time = (0.0, 0.0)  # the server's clock, and our monotonic clock at that time
 
@@ -80,7 +80,7 @@ class Api(ControlPlane):
             raise
         self.server, self.namespace = str(self._api.auth.server), str(self._api.namespace)
         if self.namespace == "default" and not namespace and self.is_inside and _POD_NAMESPACE.exists():
-            self.namespace = _POD_NAMESPACE.read_text().strip()  # kr8s 0.20 does not read it
+            self.namespace = _POD_NAMESPACE.read_text().strip()  # kr8s 0.20 ignores this file
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +181,7 @@ class Api(ControlPlane):
         return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
-        """Why the server would refuse a pod, in its words."""
+        """Why the server would refuse a pod, in its words; empty if it would not (dry run)."""
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
@@ -271,7 +271,7 @@ class Api(ControlPlane):
                 return response.text if text else response.json()
 
         what = f"{method} {url}"
-        return self._call(ask, what) if text else self._patiently(ask, what)  # a log comes from its node
+        return self._call(ask, what) if text else self._patiently(ask, what)  # logs: only the node may be silent
 
     def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
         """Call again while the server is silent, or too busy, if it has answered before."""

@@ -45,8 +45,8 @@ CLOSE_TIMEOUT_S = 15.0  # seconds for everything of a cluster to be gone
 CONNECT_TIMEOUT_S = 30.0  # seconds for the scheduler to answer
 REPORT_INTERVAL_S = 15.0  # seconds between two reports in the same words
 LOOK_INTERVAL_S = 0.5  # seconds between two looks at the pods
-NODE_NOTICED_S = 50.0  # seconds for Kubernetes to notice a lost node, by default 40
-LEAST_SILENT_S = 2.0  # seconds of silence that can spoil a trial: a busy API server may take one to answer
+NODE_NOTICED_S = 50.0  # seconds within which Kubernetes notices a lost node; its default is 40
+LEAST_SILENT_S = 2.0  # shortest silence, in seconds, that can spoil a trial; a busy API server may need one
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # variables for installing at start
 _logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         # The main group of workers has an empty name.
         self._sizes: dict[str, int] = {}  # number of workers by group
         self._made: dict[str, str] = {}  # name of the custom resource by group
-        self._most = 0.0  # most Deployments of workers that a single operator makes
+        self._most = 0.0  # largest number of worker Deployments if only one operator runs; more are an error
         self._whole: set[str] = set()  # groups that have all their workers
         self._threads, self._serial = 0, 0
         self._scheduler: list[Raw] = []
@@ -111,7 +111,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             asked = manifests.cluster(spec, self.label, api.namespace)
             asked["metadata"]["annotations"] = {**asked["metadata"]["annotations"], **begun(api)}
             with self._asking:
-                self._kube()  # another thread may have closed it
+                self._kube()  # raises if another thread has closed the cluster
                 self._lease = leases.intend(self.kind, self.label, known, limit_s=limit_s)
                 self._uid = str(self._create(api, asked)["metadata"]["uid"])
                 self._renewer = Renewer(api, self._lease, limit_s)
@@ -151,7 +151,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         if all(each.endswith((ENDING, LOST)) for each in left):
             now = "" if is_ending else "; `scalescope reap` removes it now"
             return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
-        why = "; ".join(" ".join(each.split()) for each in left)  # an error of several lines would hide the rest
+        why = "; ".join(" ".join(each.split()) for each in left)  # errors on one line each
         return (
             f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
             f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
@@ -244,7 +244,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
         """Whether exactly these pods are the requested workers."""
-        try:  # without a time limit this would wait as long as the API server is silent
+        try:  # with a limit, since this would wait as long as the API server is silent
             present = self._open().nthreads(callback_timeout=CONNECT_TIMEOUT_S)
             self._present = {str(address): int(number) for address, number in present.items()}
         except (OSError, TimeoutError) as error:
@@ -327,7 +327,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             broken = {_group_of(pod) for pod in self._pods if pod["metadata"]["name"] in gone}
             self._whole = {group for group in self._whole if self._made.get(group) not in broken}
         if not api.is_inside and api.silent_s > max(LEAST_SILENT_S, trial_watch.PART * (time.monotonic() - began)):
-            self._lost = self._was_away(api)  # nodes only seem lost while the API server is away
+            self._lost = self._was_away(api)  # after an outage, nodes may seem lost that are not
 
     def losses(self) -> str:
         observer = self._observer
@@ -336,7 +336,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return self._lost
 
     def _why_cut_off(self) -> str:
-        """Why the scheduler cannot be reached any more, once Kubernetes knows; empty if its pod is well."""
+        """Why the scheduler is unreachable; waits until Kubernetes can tell. Empty if the scheduler's pod is well."""
         deadline = time.monotonic() + NODE_NOTICED_S
         while time.monotonic() < deadline:
             try:
@@ -394,9 +394,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._check_versions([versions_of(self._address, self._security, CONNECT_TIMEOUT_S)])
             self._observer = self.connect()
         except ClusterError as error:
-            error.ends_run = True  # all points use this image
+            error.ends_run = True  # every point uses this image
             raise
-        except Exception as error:  # a scheduler of another release can raise anything
+        except Exception as error:  # connecting to another release can raise any error
             raise self._end_of_scheduler() or ClusterError(
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
@@ -406,7 +406,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             ) from error
 
     def _check_versions(self, found: Iterable[Mapping[str, str]]) -> None:
-        """Refuse an image with another Dask than here; failures that it causes do not name it."""
+        """Refuse an image whose Dask differs from ours: the errors that this causes later would not say so."""
         here = _versions(distributed.versions.get_versions()["packages"])
         for there in map(_versions, found):
             if there != here:
@@ -458,7 +458,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise self._silent(error) from error
 
     def _on_scheduler(self, module: ModuleType, name: str, *given: object) -> Any:
-        cloudpickle.register_pickle_by_value(module)  # the image then needs no copy of the module
+        cloudpickle.register_pickle_by_value(module)  # so the image need not contain the module
         try:
             return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:

@@ -15,7 +15,7 @@ from scalescope.errors import ScalescopeError
 from scalescope.leases import Lease
 from scalescope.owner import Owner
 
-LEASE_S = 300.0  # seconds for which other hosts leave a dead owner's cluster alone
+LEASE_S = 300.0  # lifetime in seconds: other hosts touch the cluster only after that
 RENEW_S, RETRY_S = 60.0, 10.0  # seconds until the next renewal, after a success and after a failure
 LEDGER_S = 3600.0  # seconds by which the lease in the ledger outlasts the idle timeout: clocks of hosts may differ
 
@@ -43,13 +43,13 @@ def holds_until(cluster: Raw) -> datetime | None:
 class Renewer:
     """A thread that renews both leases of a cluster while this process lives."""
 
-    def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:  # `limit_s`: of the ledger's lease
+    def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:  # `limit_s`: lifetime of the ledger's lease
         self._api, self._lease, self._limit_s = api, lease, limit_s
         self._over, self._writing = threading.Event(), threading.Lock()
         threading.Thread(target=self._renew, name="scalescope-lease", daemon=True).start()
 
     def stop(self) -> None:
-        """End; nothing is written after this returns."""
+        """Stop renewing; nothing is written after this returns."""
         with self._writing:
             self._over.set()
 

@@ -18,7 +18,7 @@ NAMES = (
     "spill_bytes_total",
     "spill_time_seconds_total",
 )
-# File, field and its unit in seconds, for versions 2 and 1 of control groups.
+# File, field, and the field's unit in seconds; for cgroup versions 2 and 1.
 _CPU_STAT = (("cpu.stat", "throttled_usec", 1e-6), ("cpu/cpu.stat", "throttled_time", 1e-9))
 
 
@@ -57,9 +57,9 @@ def _of_container(root: Path) -> dict[str, float]:
 
 
 def grown(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """How much counters grew: of the scheduler, of all workers, and of the worker with the largest growth.
+    """Growth of counters: of the scheduler, of all workers together, and of the worker with the largest growth.
 
-    Both arguments: counters by process (`scheduler` or an address). A process that is missing in one does not count.
+    Arguments: counters by process (`scheduler` or an address). Processes that are not in both are left out.
     """
     by_name: dict[str, list[float]] = {}
     scheduler = {}

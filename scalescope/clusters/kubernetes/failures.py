@@ -11,7 +11,7 @@ from scalescope.errors import RequestRefused
 
 
 class Outlook(Enum):
-    """Whether a pod that does not run will start by itself; the worst first."""
+    """Whether a pod that does not run will start by itself; from worst to best."""
 
     MUST_ACT = "somebody must act"
     UNLIKELY = "somebody must act, unless the missing object is being created or another pod is about to free it"
@@ -21,7 +21,7 @@ class Outlook(Enum):
 
 
 class Failure(NamedTuple):
-    """One way to fail. In `next_step`, {} becomes `scheduler_` or nothing, POD the pod, NODE its node."""
+    """A kind of failure. In `next_step`, {} stands for `scheduler_` or nothing, POD for the pod, NODE for its node."""
 
     category: str
     outlook: Outlook
@@ -45,8 +45,8 @@ _PROCESSOR = (
 WEBHOOK_SILENT, CREDENTIALS = "webhook-silent", "credentials"  # categories
 OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # label of its Deployment in its Helm chart
 
-# A row applies if its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
-# The reason is Kubernetes's own, `HTTP STATUS` of a refused request, `Log` of a container, or a word of ours.
+# The first row whose pattern is found in "REASON: MESSAGE" (ignoring case) names the category. REASON is Kubernetes's
+# own word, `HTTP STATUS` for a refused request, `Log` for a line of a container's log, or one of our own words.
 # fmt: off
 FAILURES = tuple(Failure(*row) for row in (
     # ---- the log of a container that ended by itself
@@ -65,7 +65,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "set `cluster.image` to one with the driver's version of distributed"),
     ("architecture", MUST_ACT, "^Log: .*exec format error",
      "the image is for another kind of processor than the node's", _PROCESSOR),
-    # errors of connections, the nearest to the cause first; those of getaddrinfo(3) have negative numbers
+    # connection errors, most specific first; negative numbers are from getaddrinfo(3)
     ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
      r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
      "it cannot look up the scheduler's name: the cluster's DNS does not answer, or does not know the service",
@@ -167,7 +167,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "its API server was away, as during an update, or the network to it",
      "`kubectl get --raw /readyz` shows whether it is back; then the same command continues"),
     ("request-failed", MUST_ACT, "^HTTP", "", "`kubectl get --raw /readyz` shows whether the server is well"),
-    # ---- a pod that no node takes: several rows may apply
+    # ---- a pod that fits on no node: several rows may apply
     ("node-not-ready", ROOM, r"^Unschedulable: .*(Not ready: |untolerated taint \{node\.(kubernetes|cloudprovider))",
      "a node that could hold it is not ready: lost, starting, or short of a resource",
      "`kubectl get nodes` shows it as NotReady; wait longer with `cluster.queue_timeout_s`, or ask an administrator"),
@@ -324,7 +324,7 @@ FAILURES = tuple(Failure(*row) for row in (
 ))
 # fmt: on
 
-# Categories that hold for every trial until somebody acts: the run ends, and the same command continues it.
+# Categories that affect every trial until somebody acts: they end the run; the same command continues it later.
 LASTING = frozenset(
     [
         "policy",
@@ -359,7 +359,7 @@ LASTING = frozenset(
 )
 
 
-@lru_cache(256)  # waiting pods have the same message
+@lru_cache(256)  # cached, because waiting pods repeat the same message
 def matching(reason: str, message: str = "") -> tuple[Failure, ...]:
     text = f"{reason}: {message}" if message else reason
     return tuple(row for row in FAILURES if re.search(row.pattern, text, re.IGNORECASE | re.DOTALL))

@@ -1,4 +1,4 @@
-"""HTTP routes of a scheduler in Kubernetes, which every pod can reach: what the operator and the kubelet need, no more.
+"""HTTP routes of a scheduler in Kubernetes: only what operator and kubelet need, since every pod can reach them.
 
 Pods import this module from the secret of the cluster, so it imports Dask's packages only.
 """
@@ -13,7 +13,7 @@ from distributed.http.utils import RequestHandler
 
 
 class RetireWorkers(RequestHandler):  # type: ignore[misc]
-    """Retires workers that the driver has chosen (`retire_order`), so a stranger can retire no other."""
+    """Retires only workers that the driver has chosen (`retire_order`), whoever sends the request."""
 
     async def post(self) -> None:
         scheduler = self.server
@@ -25,7 +25,7 @@ class RetireWorkers(RequestHandler):  # type: ignore[misc]
 
 
 class CheckIdle(RequestHandler):  # type: ignore[misc]
-    """Answers since when the scheduler has been idle: the operator removes a cluster that is idle for too long."""
+    """Tells the operator since when the scheduler is idle; the operator removes a cluster that is idle for too long."""
 
     def get(self) -> None:
         self.set_header("Content-Type", "application/json")

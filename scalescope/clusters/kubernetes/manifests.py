@@ -28,7 +28,7 @@ GROUP = "kubernetes.dask.org/v1"  # API version of the operator's resources
 INSTANCE, MANAGED_BY, OURS = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "scalescope"
 RUN = "scalescope/run"
 
-# Annotations of all pods: an autoscaler that empties their nodes to save money would end the trial.
+# Annotations of all pods: keep autoscalers from emptying their nodes, which would end the trial.
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 
 # Labels from the operator: `scheduler` or `worker`, and the name of a worker's group.
@@ -42,7 +42,7 @@ DEATH_TIMEOUT_S = 60  # seconds after which a worker that finds no scheduler end
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
-# Parts of this package that pods import from the secret: what the built-in workloads need in tasks, and HTTP routes.
+# Parts of this package that the secret brings to the pods: HTTP routes, and what built-in workloads need in tasks.
 _ROUTES = tuple(f"scalescope.clusters.kubernetes.{name}" for name in ("metrics_route", "http_routes"))
 _SHIPPED: tuple[str, ...] = ("workloads/", "model/", "__init__.py", "errors.py", "redaction.py", "clusters/__init__.py")
 _SHIPPED += (
@@ -96,7 +96,7 @@ def workers(
     number: int,
     threads: int,
     group: str = "",
-    serial: int = 1,  # numbers the groups of a cluster
+    serial: int = 1,  # number of the group in its cluster
     owner: str = "",  # UID of the cluster; the group is deleted with it
 ) -> dict[str, Any]:
     """The custom resource of a group of workers; the main group has no name."""
@@ -140,7 +140,7 @@ def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
 
 
 def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, group: str = "") -> dict[str, Any]:
-    """The pod of a worker; a worker of a group has the group's name as a resource, one for each thread.
+    """The pod of a worker; a worker of a named group has the Dask resource `GROUP`, one for each thread.
 
     Without a nanny (dask-cuda always has one), a dead process ends the container, and Kubernetes tells why.
     """
@@ -148,11 +148,11 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
     command += ["--no-dashboard", "--name", "$(DASK_WORKER_NAME)", "--nthreads", str(threads)]
     command += ["--memory-limit", f"{spec.memory_mb}MiB" if spec.memory_mb else "0"]
-    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # it serves metrics
+    command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # serves metrics
     command += ["--resources", f"{group}={threads}"] if group else []
     command += spec.cuda_options
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
-    own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # the operator's own is plain TCP
+    own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # the operator's is plain TCP
     resources = _resources(spec, spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
     pod = _pod(spec, label, "worker", command, own, resources)
     pod["containers"][0]["ports"] = [_port("http-dashboard", HTTP_PORT)]
@@ -197,7 +197,7 @@ def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
 
 
 def trial_pod(spec: KubernetesSpec, pod: dict[str, Any], label: str) -> dict[str, Any]:
-    """A pod for a dry run; with the owner of a Deployment's pod, because some clusters refuse pods without."""
+    """A pod for a dry run; with an owner like a Deployment's pod, because some sites refuse pods without owners."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": label, "uid": label}
     metadata = {"generateName": f"{label}-", **_marks(spec, label), "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
@@ -228,7 +228,7 @@ def _pod(
     own: Mapping[str, str],
     resources: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The pod that scheduler and workers share; the user's variables override `own`."""
+    """What the pods of scheduler and workers have in common; the user's environment variables override `own`."""
     own = {"HOME": "/tmp", "PYTHONPATH": f"{_FOLDER}/{_PACKAGE}", "PYTHONFAULTHANDLER": "1", **own}  # noqa: S108
     variables = {**own, **dict(each.split("=", 1) for each in spec.environment)}
     config = {"secretKeyRef": {"name": label, "key": _CONFIG}}
@@ -307,7 +307,7 @@ def _package() -> bytes:
 
 
 def _config(spec: KubernetesSpec) -> dict[str, Any]:
-    """This process's configuration of Dask, with the certificates, and with no HTTP but what must be there."""
+    """This process's Dask configuration, with certificates, and with no HTTP routes except the necessary ones."""
     mine = {name: value for name, value in dask.config.config.items() if name not in _LOCAL}
     routes = {"scheduler": list(_ROUTES), "worker": list(_ROUTES[:1])}
     more: dict[str, Any] = {"distributed": {name: {"http": {"routes": each}} for name, each in routes.items()}}

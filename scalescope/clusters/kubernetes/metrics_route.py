@@ -42,5 +42,5 @@ def _nothing(handler: DirectoryHandler) -> None:
     raise HTTPError(404)
 
 
-DirectoryHandler.get = _nothing  # it would list the routes at `/sitemap.json`, which distributed serves always
+DirectoryHandler.get = _nothing  # distributed always serves `/sitemap.json`, which would list the routes
 routes: list[tuple[str, Any, dict[str, Any]]] = [("/metrics", Metrics, {})] if os.environ.get(TOKEN) else []

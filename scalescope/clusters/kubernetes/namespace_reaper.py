@@ -34,11 +34,11 @@ def reap_cluster(api: Api, lease: Lease, words: str, dry_run: bool) -> Reaped:
 
 
 def reap_namespace(api: Api, found: Collection[Lease], dry_run: bool) -> list[Reaped]:
-    """Judge each cluster that is not this host's, and parts whose cluster is gone."""
+    """Reap clusters that have no lease on this host and whose owner is dead, and parts whose cluster is gone."""
     try:
         clusters = api.clusters()
     except RequestRefused as error:
-        if error.status == NOT_FOUND:  # the operator is not installed there
+        if error.status == NOT_FOUND:  # the operator is not installed in this Kubernetes
             return []
         raise
     names = {each["metadata"]["name"]: each for each in clusters}
@@ -63,10 +63,10 @@ def reap_namespace(api: Api, found: Collection[Lease], dry_run: bool) -> list[Re
 
 
 def _orphans(api: Api) -> set[str]:
-    """Labels of parts that have no cluster and are not being deleted."""
+    """Labels of parts (pods, services ...) whose cluster is gone, and which are not being deleted."""
     parts = [metadata for _, _, metadata in api.parts() if "deletionTimestamp" not in metadata]
     labels = {str(each["labels"].get(INSTANCE)) for each in parts}
-    clusters = {each["metadata"]["name"] for each in api.clusters()}  # last, as a cluster exists before its parts
+    clusters = {each["metadata"]["name"] for each in api.clusters()}  # after the parts, which are made later
     return set(filter(leases.is_label, labels)) - clusters
 
 
@@ -89,7 +89,7 @@ def _judge(api: Api, lease: Lease, cluster: Raw | None, dry_run: bool) -> Reaped
     except RequestRefused as error:
         if error.status != CONFLICT:
             raise
-        return _judge(api, lease, api.cluster(lease.label), dry_run)  # its owner or the operator has just changed it
+        return _judge(api, lease, api.cluster(lease.label), dry_run)  # somebody has just changed it
 
 
 def _remove(api: Api, lease: Lease, words: str, dry_run: bool, *, version: str = "") -> Reaped:

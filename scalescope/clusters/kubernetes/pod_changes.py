@@ -10,7 +10,7 @@ from scalescope.clusters.kubernetes.quantity import amount
 
 _ROOM = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", "nodeSelector", "tolerations", "priorityClassName")
 _IMAGE = ("image",)
-# The changes that may have caused a failure, by its category.
+# By category of a failure: the changed fields that may have caused it.
 _BEHIND = {
     "out-of-memory": ("memory",),
     "out-of-disk": ("ephemeral-storage",),
@@ -25,13 +25,13 @@ _BEHIND = {
 }
 _OF_POD = {"priorityClassName": "priority class", "schedulerName": "scheduler", "runtimeClassName": "runtime class"}
 _USUAL = {"schedulerName": "default-scheduler"}  # values that Kubernetes fills in by default
-_TAINT_OF_NODE = "node.kubernetes.io/"  # prefix of the taints that Kubernetes has every pod tolerate for some minutes
+_TAINT_OF_NODE = "node.kubernetes.io/"  # prefix of taints; Kubernetes itself adds tolerations for them to every pod
 
 
 def changes(asked: Raw, pod: Raw) -> dict[str, str]:
     """Fields in which a pod differs from its manifest, each with the difference in words.
 
-    Labels and annotations that were added change nothing, and are left out.
+    Added labels and annotations are left out, because they have no effect.
     """
     found = _resources(_main(asked), _main(pod))
     wanted, has = asked["spec"], pod["spec"]
@@ -57,12 +57,12 @@ def changes(asked: Raw, pod: Raw) -> dict[str, str]:
 
 
 def behind(category: str, changed: Mapping[str, str]) -> list[str]:
-    """The changes that may be behind a failure of this category."""
+    """The changes (in words) that may have caused a failure of this category."""
     return [words for name, words in changed.items() if name in _BEHIND.get(category, ())]
 
 
 def _resources(asked: Raw, given: Raw) -> dict[str, str]:
-    """Requests and limits that differ, as words by resource."""
+    """Differences of requests and limits in words, by resource."""
     words: dict[str, list[str]] = {}
     for kind, title in (("requests", "request"), ("limits", "limit")):
         before, after = (each.get("resources", {}).get(kind, {}) for each in (asked, given))

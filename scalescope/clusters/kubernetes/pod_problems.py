@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from scalescope.clusters.kubernetes.failures import Outlook, matching
 
-Raw = Mapping[str, Any]  # an object of Kubernetes, as its API writes it
+Raw = Mapping[str, Any]  # a Kubernetes object, as JSON from its API
 R = TypeVar("R", bound=Raw)
 
-# Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe; its node
-# does not answer.
+# Our own reasons: the pod is gone or being deleted, and Kubernetes gives no reason; its container does not answer its
+# probe; its node does not answer.
 DELETED, UNREADY, NODE_LOST = "Deleted", "Unready", "NodeLost"
 CORDONED = "node(s) were unschedulable"  # part of a scheduler's message about a cordoned node
-NOT_READY = "Not ready: "  # begins our list of the nodes of a pod that are not well
+NOT_READY = "Not ready: "  # starts our list of nodes that could hold the pod, but are not well
 _TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # prefixes of taints of nodes that are not well
 # Messages about nodes that will take pods later: cordoned, not well, or still being added.
 _PASSES = re.compile(
@@ -26,12 +26,12 @@ _PASSES = re.compile(
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
 _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
-# The prefix of a warning of Python, or of a log record of Dask.
+# What precedes the message in a Python warning or a Dask log record.
 _BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
-PULLS = ("ErrImagePull", "ImagePullBackOff")  # reasons of a pod whose image does not come
-_NOT_RETRIEVED = "FailedToRetrieveImagePullSecret"  # reason of an event, which the pod's status does not have
+PULLS = ("ErrImagePull", "ImagePullBackOff")  # reasons of a pod whose image cannot be pulled
+_NOT_RETRIEVED = "FailedToRetrieveImagePullSecret"  # reason of an event; never in a pod's status
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events that take a pod away
-_CANCELLED = "Cancelling deletion"  # the taint manager's words about a pod that somebody else deletes
+_CANCELLED = "Cancelling deletion"  # start of the taint manager's message if it does not delete the pod after all
 BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons with a taint, which may name a lost node
 # Reasons of events of autoscalers; the last two are also Karpenter's.
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
@@ -48,7 +48,7 @@ class PodProblem:
 
     reason: str  # Kubernetes's word, such as `Unschedulable` or `OOMKilled`, or `Deleted`, `Unready` or `NodeLost`
     message: str  # Kubernetes's sentence
-    pod: str  # name of the pod, or of the Deployment without one
+    pod: str  # name of the pod, or of a Deployment that has no pod
     node: str = ""
     restarts: int = 0  # restarts of its container
 
@@ -62,7 +62,7 @@ class PodProblem:
 
     @property
     def outlook(self) -> Outlook:
-        """Whether it will run by itself; a container that ended once is restarted, so only its second end counts."""
+        """Whether the pod will run by itself; only a container's second end is a failure, as the first is restarted."""
         if self.reason in _STARTING or (self.reason in _ENDED_BY_ITSELF and not self.restarts):
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
@@ -91,7 +91,7 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
         category, _, _, cause, step = rows[0]
     waits_for_node = rows and rows[0].category == "node-not-ready" and NOT_READY in problem.message
     if problem.reason == "Unschedulable" and len(rows) > 1 and not waits_for_node:
-        # Nodes have different reasons. The last row matches all of them.
+        # Each node may have its own reason (a row each); the last row matches any reason, so it is left out.
         cause = "; ".join(row.cause for row in rows[:-1])
         step = "; or ".join(row.next_step for row in rows[:-1])
     step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
@@ -113,7 +113,7 @@ def not_ready(nodes: Sequence[Raw], pod: Raw) -> list[str]:
 
 
 def until_told(log: str) -> str:
-    """The lines of a log up to the last that the table of failures knows; empty if it knows none."""
+    """A log up to the last line that matches the table of failures; empty if no line does."""
     rows, lines = matching("Log", log), log.splitlines()
     told = [number for number, line in enumerate(lines) if rows and rows[0] in matching("Log", line)]
     return "\n".join([*lines[: told[-1]], _BEFORE_WORDS.sub("", lines[told[-1]])]) if told else ""
@@ -152,7 +152,7 @@ def problem_of_pod(pod: Raw) -> PodProblem | None:
 
 
 def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | None:
-    """Why a pod that ran, with `count` restarts, no longer runs; None if it still does. `pod` is None if it is gone."""
+    """Why a pod that ran after `count` restarts no longer runs; None if it does. If it is gone, `pod` is None."""
     if pod is None:
         return PodProblem(DELETED, "the pod does not exist any more", name)
     if "deletionTimestamp" in pod["metadata"]:
@@ -179,7 +179,7 @@ def is_on_silent_node(pod: Raw) -> bool:
 
 
 def problem_of_deployment(deployment: Raw) -> PodProblem | None:
-    """Why a Deployment has no pod; Kubernetes tells it nowhere else."""
+    """Why a Deployment has no pod, which only the Deployment's own status tells."""
     failed = _conditions(deployment).get("ReplicaFailure", {})
     return _problem(deployment, failed["reason"], failed["message"]) if failed.get("status") == "True" else None
 
@@ -197,7 +197,7 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
         missing = [each["message"] for each in events if each["reason"] == _NOT_RETRIEVED]
         return replace(problem, reason=_NOT_RETRIEVED, message=f"{missing[-1]} {problem}") if missing else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
-        # `Failed` is the kubelet's word for what the container's status names exactly, a moment later
+        # The kubelet's event `Failed` is vague; the container's status will name the exact reason a moment later.
         return problem if events[-1]["reason"] == "Failed" else _by_event(problem, events[-1])
     scaling = [each for each in events if each["reason"] in _SCALING and _source(each) != "default-scheduler"]
     if problem.outlook in (Outlook.ROOM, Outlook.NEW_NODE) and scaling:
@@ -207,7 +207,7 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
 
 
 def with_node(problem: PodProblem, node: Raw) -> PodProblem:
-    """Replace the problem of a starting pod if its node does not answer."""
+    """If the node does not answer, return that as the problem of a starting pod."""
     ready = _conditions(node).get("Ready", {"status": "True"})
     if ready["status"] == "True":
         return problem
@@ -215,7 +215,7 @@ def with_node(problem: PodProblem, node: Raw) -> PodProblem:
 
 
 def without_replaced(pods: Sequence[R]) -> list[R]:
-    """Pods without those that failed and were replaced: a ReplicaSet keeps both."""
+    """Leave out failed pods that have been replaced: a ReplicaSet keeps them listed."""
 
     def owner(pod: R) -> str:
         owners = pod["metadata"].get("ownerReferences")

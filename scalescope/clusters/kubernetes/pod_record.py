@@ -18,14 +18,14 @@ from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES, Columns, from_rows
 
-# Bytes kept of all logs of a trial, and of one pod, at most; each pod may have LEAST_BYTES however many pods there are.
+# Largest bytes of logs kept per trial and per pod; LEAST_BYTES of each pod are kept even if there are many pods.
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
 READERS = 8  # threads that read logs at the same time
-_LINE = 80  # bytes of a usual line
+_LINE = 80  # bytes of a typical line
 
 # A log record as Dask writes it.
 _RECORD = re.compile(r"\S+ \S+ - (?P<name>\S+) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?P<text>.*)")
-# The start of each line of a log, but not of a kubelet's message that a log is gone.
+# The timestamp that starts every log line, but not the kubelet's message that a log is gone.
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
 
 _GPU = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
@@ -34,7 +34,7 @@ _Row = tuple[float, str, str, str]  # time, worker, level, text
 
 
 class PodRecord:
-    """Records of the pods of one cluster; each line of a log is kept with one trial."""
+    """Records of the pods of one cluster; each log line belongs to exactly one trial."""
 
     def __init__(self, api: Api, label: str) -> None:
         self._api, self._label = api, label
@@ -52,7 +52,7 @@ class PodRecord:
         self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
         self._restarts = {each["metadata"]["name"]: restarts(each) for each in pods}
         names = {str(each["spec"].get("nodeName", "")) for each in pods} - self._nodes.keys() - {""}
-        if names and self._api.may("get", "", "nodes"):  # a Role alone cannot allow it: nodes have no namespace
+        if names and self._api.may("get", "", "nodes"):  # reading nodes needs a ClusterRole, which the user may lack
             self._nodes |= {name: self._api.node(name) for name in sorted(names)}
         return [
             {
@@ -102,7 +102,7 @@ class PodRecord:
         rows: list[_Row] = []
         for number in range(max(count - 1, 0), count + 1):
             text = self._api.log(name, most // _LINE, previous=number < count, timestamps=True)
-            lines = [line for line in text.split("\n") if _TIMED.match(line)]  # progress bars have \r in their lines
+            lines = [line for line in text.split("\n") if _TIMED.match(line)]  # progress bars have \r in a line
             rows += self._new_lines((name, number), self._who(name), lines, most)
         return rows
 
@@ -142,7 +142,7 @@ class PodRecord:
 
 
 def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
-    """Where a pod runs, as JSON: from its node or, if that is empty (not allowed), from the pod's own selector."""
+    """Where a pod runs, as JSON: from its node or, if `node` is empty (not readable), from the pod's node selector."""
     labels = {**pod["spec"].get("nodeSelector", {}), **node.get("metadata", {}).get("labels", {})}
     info, allocatable = (node.get("status", {}).get(name, {}) for name in ("nodeInfo", "allocatable"))
     spot = is_spot(labels)
@@ -162,7 +162,7 @@ def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
 def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
     """The largest share of a node's CPU, memory or GPUs that a pod requests, from 0 to 1.
 
-    It is the dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): it limits such pods on a node.
+    This dominant share (Ghodsi et al., Dominant Resource Fairness, NSDI 2011) limits how many such pods fit on a node.
     """
     asked: dict[str, float] = {}
     for each in pod["spec"]["containers"]:
@@ -187,7 +187,7 @@ def _cut(most: int) -> str:
 
 
 def _ended_at(pod: Raw) -> float:
-    """When its last container ended, in seconds since the epoch; now, if that is unknown."""
+    """When the pod's last container ended, in seconds since the epoch; the present time if that is unknown."""
     states = (
         each.get(name, {}).get("terminated", {}).get("finishedAt")
         for each in pod.get("status", {}).get("containerStatuses", ())

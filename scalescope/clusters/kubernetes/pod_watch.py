@@ -1,4 +1,4 @@
-"""Watches the pods of a cluster: says why some are missing, and gives up if they will not come."""
+"""Watches the pods of a cluster: says why pods are missing, and raises if they will not come."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from scalescope.clusters.kubernetes.pod_problems import (
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
-# Seconds that an unlikely problem must last after the last ending pod: those hold quota, nodes and GPUs, and Kubernetes
-# waits longer before each new try.
+# Seconds that a problem with outlook UNLIKELY must last before we give up, counted while no pods are ending: ending
+# pods still hold quota, nodes and GPUs. Kubernetes pauses longer before each new try.
 SETTLE_S = 6.0
-# Seconds after an outage of the API server in which no node is judged: kubelets report every 10, and until then their
-# nodes seem lost.
+# Seconds after an outage of the API server during which nodes that seem lost do not count: kubelets report only every
+# 10 seconds.
 OUTAGE_SETTLE_S = 20.0
-ENDING_S = 10.0  # seconds to wait for an ending pod; after that its node probably does not answer
-OPERATOR_S = 30.0  # seconds for the operator, which may be restarting, to make something
+ENDING_S = 10.0  # seconds to wait for an ending pod; if it takes longer, its node is probably lost
+OPERATOR_S = 30.0  # seconds for the operator (which may be restarting) to create an object
 RETRY_S = 60.0  # seconds after which the operator tries again
 EVENTS_INTERVAL_S = 2.0  # seconds between two requests for events and nodes
 LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5  # lines of a log, attempts to read it, seconds between them
-LOG_AFTER_S = 10.0  # seconds until the log of a running pod is read for why it does not arrive, and until the next time
+LOG_AFTER_S = 10.0  # seconds between reads of the log of a running pod that Dask does not know yet
 
 _LOG = "; the end of its log:\n    | "
 _CHANGED = (
@@ -68,9 +68,9 @@ class PodWatch:
         label: str,
         component: str,  # `scheduler` or `worker`; empty: all pods
         spec: KubernetesSpec,
-        groups: Collection[str] | None = None,  # worker groups that stay; None: all of them
+        groups: Collection[str] | None = None,  # worker groups that are watched; None: all
         clock: Callable[[], float] = time.monotonic,
-        most: float = math.inf,  # most Deployments that a single operator makes
+        most: float = math.inf,  # largest number of Deployments if only one operator runs
         asked: Callable[[Raw], Raw | None] = lambda pod: None,  # returns the manifest of a pod, if it is known
     ) -> None:
         self.problems: list[PodProblem] = []  # problems of the last look, the worst first
@@ -84,7 +84,7 @@ class PodWatch:
         self._events: dict[str, list[Raw]] = {}
         self._nodes: dict[str, Raw] = {}
         self._rights: dict[tuple[str, str], bool] = {}
-        self._unwell = ""  # names of nodes that could hold the worst pod, but are cordoned or not well
+        self._unwell = ""  # sentence on nodes that could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
         self._log_at, self._log_told = 0.0, ""  # time and content of the last look at a running pod's log
 
@@ -138,7 +138,7 @@ class PodWatch:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
                 worst = self.problems[0]
-                if not limits[worst.outlook][1]:  # no time limit of its own, unlike a lost node
+                if not limits[worst.outlook][1]:  # an outlook whose limit the user cannot set
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:
@@ -163,13 +163,13 @@ class PodWatch:
 
     @property
     def is_ending(self) -> bool:
-        """Whether pods are ending: Kubernetes restarts the container of a retired worker, which may still arrive."""
+        """Whether pods are ending; such a pod may still register, because Kubernetes restarts a retired worker."""
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
     def ended(self, restarts: Mapping[str, int], node_s: float = 0.0) -> list[PodProblem]:
         """Why some of these pods, given with their earlier restarts, no longer run; as of the last look.
 
-        A node counts as lost after `node_s`: all of them seem lost when the API server has been away.
+        A node counts as lost after `node_s` seconds: after an outage of the API server, all nodes seem lost at first.
         """
         found = {pod["metadata"]["name"]: pod for pod in self.seen}
         problems = (problem_of_ended(found.get(name), name, count) for name, count in restarts.items())
@@ -179,7 +179,7 @@ class PodWatch:
     def error(
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
-        """The error for a problem; `limit`: the field that says how long such a pod may wait."""
+        """The error for a problem; `limit`: the field that limits how long such a pod may wait."""
         if problem.reason in (DELETED, *PULLS) and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         if problem.reason in BY_TAINT and problem.node and self._may("get", "nodes"):
@@ -235,7 +235,7 @@ class PodWatch:
         return next((each for each in self._pods if each["status"].get("podIP") not in hosts), {})
 
     def _log_of(self, pod: Raw) -> str:
-        """The log of a running pod; that of its previous container if only that one explains a failure."""
+        """The log of a running pod, or of its previous container if only that log explains a failure."""
         before = [True] if restarts(pod) else []
         logs = [self._api.log(pod["metadata"]["name"], LOG_LINES, previous=each) for each in (*before, False)]
         return next((log for log in logs if log and matching("Log", log)), logs[-1])
@@ -350,7 +350,7 @@ class PodWatch:
 
 
 def is_switched_off(operators: Sequence[Raw]) -> bool:
-    """Whether the operator (its Deployments) is there, but may have no pod."""
+    """Whether the operator is installed, but all its Deployments are scaled to 0."""
     return bool(operators) and not any(each["spec"]["replicas"] for each in operators)
 
 
@@ -370,8 +370,8 @@ def _ready(operator: Raw) -> int:
 def operator_failure(resources: Sequence[Raw]) -> str:
     """Why the operator could not make the parts of a cluster, from its notes in annotations; empty if it could.
 
-    Refusals come first; another failure may pass a minute later. If the operator is refused something for another
-    cluster, kr8s 0.20 also breaks off its requests for ours, without a message.
+    Refusals come first, because other failures may pass. If the API server refuses the operator a request for another
+    cluster, kr8s 0.20 also breaks off the operator's requests for ours, without a message.
     """
     notes = [
         json.loads(value)

@@ -1,8 +1,8 @@
 """Reaches a port of a pod from outside Kubernetes, through a websocket of the API server.
 
-kr8s 0.20 can do this, too, but reconnects without a pause and without end if the pod is gone, and closes the session of
-all its requests, and so every websocket of it, when one is answered with 401 or 403. Here each connection has a session
-of its own: one that is open outlasts the credentials with which it was opened.
+kr8s 0.20 can do this, too, but has two faults: if the pod is gone, it reconnects forever without a pause; after an
+answer 401 or 403, it closes its HTTP session and so all its websockets. Here each connection has its own session, so an
+open connection outlasts the credentials that opened it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: float) -> AsyncIterator[int]:
-    """A port of this machine's loopback device that leads to a port of a pod; `api` is kr8s's, on this event loop.
+    """A port on this machine's loopback device that leads to a port of a pod; `api` is a kr8s API on this event loop.
 
-    Connections outlast a server that is silent for `patience_s`.
+    Connections survive a silence of the API server of up to `patience_s` seconds.
     """
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: f
 
 @asynccontextmanager
 async def _opened(api: Any, url: str, port: int, patience_s: float) -> AsyncIterator[Any]:
-    """A websocket with a session of its own; fetches new credentials if the server refuses the present ones."""
+    """A websocket in its own HTTP session; fetches new credentials if the server refuses the current ones."""
     for is_last in (False, True):
         auth = api.auth
         headers = {"Authorization": f"Bearer {auth.token}"} if auth.token else {}

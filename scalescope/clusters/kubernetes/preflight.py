@@ -21,15 +21,15 @@ ALLOWED = (  # what the user must be allowed to do
     ("get", "", "pods/log"),
     ("list", "apps", "deployments"),
 )
-# What else is needed to reach the scheduler from outside Kubernetes.
+# Additional rights, needed to reach the scheduler from outside Kubernetes.
 FROM_OUTSIDE = (("get", "", "pods"), ("get", "", "pods/portforward"), ("create", "", "pods/portforward"))
 
-# Kubernetes's words, with quantities as `cpu=1,memory=2Gi`
+# Kubernetes's message; `asked` and `limit` look like `cpu=1,memory=2Gi`
 _QUOTA = re.compile(r"exceeded quota: .*?, requested: (?P<asked>\S+), used: \S+, limited: (?P<limit>\S+)")
 
 
 def check(api: Api, spec: KubernetesSpec, label: str) -> None:
-    """Raise `ClusterError` if a cluster with this label cannot be made; it ends the run if that cannot change."""
+    """Raise `ClusterError` if a cluster with this label cannot be made; `ends_run` is set if waiting cannot help."""
     where = f"namespace {api.namespace} at {api.server}"
     if not api.has_operator_resources():
         raise refusal("the Dask operator is not installed", where, "NoOperator")
@@ -46,7 +46,7 @@ def check(api: Api, spec: KubernetesSpec, label: str) -> None:
 
 
 def _try(api: Api, spec: KubernetesSpec, label: str, where: str) -> None:
-    """Have Kubernetes check all pods: limits, policies and webhooks answer at once."""
+    """Dry run: let Kubernetes check all pods against its limits, policies and webhooks."""
     tried = {"scheduler": manifests.scheduler_pod(spec, label)}
     for group in ("", *spec.group_names):
         name = f"{group}-worker" if group else "worker"
@@ -68,7 +68,7 @@ def _try(api: Api, spec: KubernetesSpec, label: str, where: str) -> None:
 
 
 def may_pass(said: str) -> bool:
-    """Whether Kubernetes refuses a pod because a quota is used up that is not smaller than the pod."""
+    """Whether a refused pod may be accepted later: a quota is used up, but large enough for this pod."""
     found = _QUOTA.search(said)
     if found is None:
         return "exceeded quota" in said

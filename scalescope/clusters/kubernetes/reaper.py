@@ -38,7 +38,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
 def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
     """Remove the clusters of dead owners elsewhere; see `reaping.ReaperOfOthers`.
 
-    Looks into the namespaces of this host's leases, and into that of the current context or of this pod.
+    Looks into the namespaces of this host's leases, and into the namespace of the current context or of this pod.
     """
     if any(importlib.util.find_spec(name) is None for name in KubernetesSpec.packages):
         return []
@@ -66,7 +66,7 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
 
 
 def _connect(details: Mapping[str, Any]) -> Api:
-    """The server of a lease; without details, the current context's."""
+    """Connect to the API server of a lease; without details, to that of the current context."""
     from scalescope.clusters.kubernetes.api import Api
 
     kubeconfig = str(details.get("kubeconfig", ""))

@@ -10,9 +10,9 @@ from scalescope.clusters.kubernetes.manifests import GROUP
 from scalescope.clusters.kubernetes.pod_problems import is_on_silent_node
 from scalescope.errors import ClusterError, RequestRefused
 
-OPERATOR_S = 4.0  # seconds for the operator to let go of a cluster; then its finalizer is removed
-# Seconds within which Kubernetes begins to end objects without an owner; if it has not begun by then, it never does. It
-# takes more than 10 if Kubernetes has just learned new kinds, or lacks CPU.
+OPERATOR_S = 4.0  # seconds for the operator to release a deleted cluster; then we remove its finalizer
+# Seconds within which Kubernetes starts to delete objects whose owner is gone; after that, it never will. It takes over
+# 10 s if custom resources were just installed, or CPU is short.
 COLLECTED_S = 20.0
 GONE_S = 60.0  # seconds for everything to be gone
 ENDING = " (ending)"  # marks an object that is deleted, but whose node is slow to stop it
@@ -23,11 +23,11 @@ _LOOK_S = 0.2  # seconds between two looks
 def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[str]:
     """Delete a cluster and wait until nothing is left; returns what is left after `timeout_s` seconds, in words.
 
-    The operator's finalizer, which it only needs for its timers, would hold a cluster forever if the operator is away.
+    If the operator is away, its finalizer (needed only for its timers) would keep the cluster forever.
     Raises `RequestRefused` with status 409 if the custom resource has another version than `version`.
     """
     began = time.monotonic()
-    own_group = f"daskworkergroups/{label}-default"  # it stays if its cluster goes before adopting it
+    own_group = f"daskworkergroups/{label}-default"  # may outlive a cluster that is deleted early
     api.delete_cluster(label, version)
     while left := remains(api, label):
         waited_s = time.monotonic() - began
@@ -66,7 +66,7 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
 
 
 def _forget_lost_pods(api: Api, label: str) -> None:
-    """Remove deleted pods from Kubernetes without waiting for their nodes, which end them if they ever come back."""
+    """Force the removal of deleted pods on lost nodes; if such a node comes back, it ends its pods itself."""
     if api.cluster(label) is None:
         for each in api.pods(label):
             if "deletionTimestamp" in each["metadata"] and is_on_silent_node(each):

@@ -1,4 +1,4 @@
-"""Chooses the workers that the scheduler retires: the operator only requests a number. Sent to the scheduler."""
+"""Chooses which workers the scheduler retires; the operator only says how many. Sent to the scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def retire_next(hosts: Sequence[str], dask_scheduler: Scheduler) -> None:
-    """Make the workers on these hosts the next to retire; those that were not chosen before come first."""
+    """Make the scheduler retire workers on these hosts next, starting with workers that it has not chosen yet."""
     chosen: set[str] = set()
 
     def workers_to_close(n: int = 0, **other: Any) -> list[str]:

@@ -22,7 +22,7 @@ from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.emulation_limit import EmulationLimit
 
 STOP_TIMEOUT_S = 5.0
-TASKS, ROUNDS = 150, 3  # empty tasks of a burst, and bursts after the warm-up
+TASKS, ROUNDS = 150, 3  # empty tasks in a burst; measured bursts after a first one for warm-up
 
 _logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class _Child:
 
     @property
     def ended(self) -> bool:
-        return self._pipe.poll()  # between commands, the pipe is readable only if it has ended
+        return self._pipe.poll()  # when no answer is due, the pipe is readable only if the process has ended
 
     def send(self, command: process.Command, *, quiet: bool = False) -> None:
         try:

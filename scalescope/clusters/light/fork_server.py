@@ -24,10 +24,10 @@ main({descriptor}, {path})
 class ForkServer:
     """Forks processes on request; ends when no more requests can come and its children have ended."""
 
-    def __init__(self, stdout: int | None = None) -> None:  # `stdout`: descriptor that all these processes write to
+    def __init__(self, stdout: int | None = None) -> None:  # `stdout`: file descriptor for all these processes
         self._requests, theirs = socket.socketpair()
         with theirs:
-            # A new interpreter, because in a fork of this one, locks held by other threads would stay locked.
+            # A new interpreter: in a fork of this process, locks held by other threads would stay locked forever.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
                 pass_fds=[theirs.fileno()],
@@ -36,13 +36,13 @@ class ForkServer:
             )
 
     def fork(self, number: int) -> list[socket.socket]:
-        """Fork this many processes, only once; return a socket to each, closed at the other end if its fork failed."""
+        """Fork `number` processes (only once). Returns a socket to each; its other end is closed if the fork failed."""
         sockets = []
         with self._requests:
             for _ in range(number):
                 mine, theirs = socket.socketpair()
                 sockets.append(mine)
-                with theirs, suppress(OSError):  # a server that has ended shows as a closed socket
+                with theirs, suppress(OSError):  # if the server has ended, the caller sees a closed socket
                     socket.send_fds(self._requests, [b"."], [theirs.fileno()])
         return sockets
 

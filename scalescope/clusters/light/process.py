@@ -61,7 +61,7 @@ def main(descriptor: int, path: list[str]) -> None:
     """Fork a child for every socket received over the socket `descriptor`, which ends with the driver."""
     sys.path[:] = path  # search path of the driver
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
-    # The collector was off until here, because a collection would write to memory that the children should share.
+    # Garbage collection was off until here: it would write to memory pages that the children should share.
     light_workers.freeze_garbage_collector(collect=False)
     gc.enable()
     requests = socket.socket(fileno=descriptor)

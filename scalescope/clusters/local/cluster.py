@@ -155,7 +155,7 @@ class LocalCluster(Cluster[LocalSpec]):
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > workers:
             cluster.worker_spec.popitem()
-        # Shielded, because a cancelled call would forget nannies that it has started.
+        # Shielded, because `_correct_state` would forget nannies that it has started if it were cancelled.
         if cluster.workers.keys() - cluster.worker_spec.keys():
             await asyncio.shield(cluster._correct_state())
         cluster.new_spec["options"]["nthreads"] = threads
@@ -201,7 +201,7 @@ def _tells_an_end(record: logging.LogRecord) -> bool:
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
-    killed = list(processes)  # psutil does not kill a later process with the same number
+    killed = list(processes)  # psutil never kills another process that has got the same id
     for process in killed:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -104,10 +104,10 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
 
 
 class TimedBatches(BatchedSend):  # type: ignore[misc]
-    """Sends the first message at once; after each batch, collects messages for an interval and sends them together."""
+    """Sends the first message at once; then collects messages and sends them as a batch after each interval."""
 
     buffer: list[Any]
-    waiting = True  # True while it waits for the connection, or for the next batch
+    waiting = True  # True until the connection is open, and between batches
     _next = 0.0  # earliest time of the next batch, in seconds of the loop
 
     def start(self, comm: Any) -> None:
@@ -164,12 +164,12 @@ def timed_batches() -> Iterator[None]:
             module.BatchedSend = BatchedSend
 
 
-# Step between draws of the wait before a requested look; the golden ratio spreads any number of draws evenly.
+# Step between the values of `phase` for successive draws; the golden ratio spreads any number of draws evenly.
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def phase(draw: int) -> float:
-    """Wait before a requested look, in intervals of work stealing; draw 0 has the mean."""
+    """Delay of the first work-stealing round, as a share of the interval; draw 0 gives the mean, 1/2."""
     return (1 / 2 + draw * GOLDEN) % 1
 
 
@@ -179,20 +179,20 @@ class RestingBalancer:
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
         self._phase = phase(0)
-        self._first: float | None = None  # time of the first look after `rest`
+        self._first: float | None = None  # loop time of the first round after `rest`
         self._callback = scheduler.periodic_callbacks.get("stealing")
         if self._callback is not None:
             self._balance = self._callback.callback
             self._callback.callback = self._balance_if_any
 
     async def rest(self, phase: float) -> None:
-        """Stop looking until woken; the first look then comes after the part `phase` of the interval."""
+        """Stop until woken; the first round then comes after the share `phase` of the interval."""
         self._phase, self._first = phase, None
         if self._callback is not None:
             self._callback.stop()
 
     def wake(self) -> None:
-        """Look again when a scheduler that never rests would: whole intervals after the first look."""
+        """Resume at the time at which a scheduler without pauses would: whole intervals after the first round."""
         callback = self._callback
         if callback is not None and not callback.is_running():
             interval, now = callback.callback_time, callback.io_loop.time()

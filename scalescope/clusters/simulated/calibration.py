@@ -24,7 +24,7 @@ class Calibration:
 
     scheduler_us: float = REFERENCE_SCHEDULER_US  # CPU per task transition, in microseconds
     worker_us: float = REFERENCE_WORKER_US  # CPU per task, in microseconds
-    source: str = "reference"  # or `host` (from `scalescope calibrate`), or `given` (in the specification)
+    source: str = "reference"  # or `host` (`scalescope calibrate`) or `given` (the specification)
 
     def to_mapping(self) -> dict[str, Any]:
         return {
@@ -96,7 +96,7 @@ def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibratio
 
 
 def _spent(client: Any) -> tuple[float, float, float]:
-    """Transitions so far, CPU seconds of the scheduler, CPU seconds of all hosts together."""
+    """Totals so far: task transitions, CPU seconds of the scheduler, CPU seconds of all worker hosts."""
     transitions, scheduler_s = client.run_on_scheduler(_scheduler_spent)
     hosts = dict(client.run(_process_spent).values())
     return float(transitions), scheduler_s, sum(hosts.values())

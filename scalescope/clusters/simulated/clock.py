@@ -41,9 +41,9 @@ thread_time: Final = time.thread_time
 
 EPOCH = 1_000_000_000.0  # `time.time()` at virtual second 0 (2001-09-09), so that times are the same in every run
 PATIENCE_S = 2.0  # real seconds that the clock stands still for an actor that blocks outside the simulation
-ELSEWHERE_S = 10.0  # real seconds that it stands still for an actor that waits for a process, socket or timer
-LITTLE = 0.001  # share of a timeless actor's sleep that takes virtual time
-SETTLE_S = 0.001  # seconds by which an actor may run ahead of the clock, so that others see its actions in order
+ELSEWHERE_S = 10.0  # real seconds that the clock stands still while an actor waits for a process, socket or timer
+LITTLE = 0.001  # share of its sleep that a timeless actor spends in virtual time
+SETTLE_S = 0.001  # virtual seconds that an actor may run ahead of the clock before its next action
 
 _STALL_CHECK_S = 0.05
 _STALL_CHECKS = 6
@@ -87,26 +87,26 @@ class Actor:
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
         self.name = name
         self.charging = charging  # True if its CPU time is charged to its virtual time
-        self.locks = 0  # number of locks held that the kernel also takes (see `locks`)
+        self.locks = 0  # number of held locks that the kernel may also take (see `locks`)
         self.passed: Callable[[], object] | None = None  # called in the actor's thread before and after each wait
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
         self.ticket = 0  # number of waits so far, so that an alarm of an earlier wait is ignored
         self.detached_at: float | None = None
-        self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
+        self.finished: threading.Event | None = None  # made by `adopt`; set when the thread ends, for `join`
         self.native_id = 0
         self.thread_id = 0
         self.elsewhere = False  # True if the actor was seen waiting outside the simulation in this turn
-        # True if computing takes no virtual time, and sleeping only `LITTLE` of it. With 0, an actor that sleeps until
-        # some time would never reach it.
+        # True if computing takes no virtual time and sleeping only the share `LITTLE`. It is not 0, because an actor
+        # that sleeps in a loop until some time would never get there.
         self.timeless = False
         self._local = local
         self._mark = 0.0
         self._turn = (0.0, 0.0)
 
     def time(self) -> float:
-        if self.elsewhere:  # add the real seconds of this turn without computing
+        if self.elsewhere:  # add the real seconds of this turn that were not computing
             self.elsewhere, (began, computed) = False, self._turn
             self._turn = real_monotonic(), thread_time()
             self._local += max(self._turn[0] - began - (self._turn[1] - computed), 0.0)
@@ -128,13 +128,13 @@ class Actor:
         self._local = 0.0
 
     def forget(self, now: float) -> None:
-        """Drop the seconds charged to the actor since the event that woke it."""
+        """Drop the virtual seconds charged to the actor since it was woken."""
         self.pause()
         self._local = min(self._local, now)
         self.resume()
 
     def catch_up(self, event: float) -> None:
-        """Move the actor's time forward to the event that woke it."""
+        """Move the actor's time forward to the time of the event that woke it."""
         self._local = max(self._local, event)
 
 
@@ -262,7 +262,7 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the seconds that are charged to the calling actor pass, unless it holds a lock of the loop."""
+        """Wait until the clock reaches the calling actor's time, unless the actor holds a lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
@@ -349,7 +349,7 @@ class Clock:
             self._wake()
 
     def release_thread(self, thread: _PoolThread) -> None:
-        """Take back a pooled thread; that thread calls this while it still has the turn."""
+        """Return a thread to the pool; called by that thread while it still has the turn."""
         with self._mutex:
             self._idle_threads.append(thread)
 

@@ -50,7 +50,7 @@ VALIDATED = (
 )
 
 SHORTEST_TASK_S = 1e-6  # above 0, because distributed's work stealing asserts that every task takes some time
-SHORTEST_DELAY_S = 1e-4  # least delay of a task by packing that is waited for; waiting takes longer than a shorter one
+SHORTEST_DELAY_S = 1e-4  # shortest packing delay that a task waits for; a shorter one takes longer to simulate
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
@@ -70,7 +70,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, spec.message_ms / 1e3, others)
         self._links = links if math.isfinite(rate) else None
         self._charging = False
-        self._repeats = False  # True if the last trial would take equally long again, because no CPU time was charged
+        self._repeats = False  # True if the last trial's makespan is reproducible, because no CPU time was charged
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._balancer: RestingBalancer | None = None
@@ -149,7 +149,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeats = not self._charging
         self._repeat("trial")
         if self._balancer is not None:
-            draw = point.params.get("draw", 0) if workload.modelled else 0  # a parameter of `replay`
+            draw = point.params.get("draw", 0) if workload.modelled else 0  # a parameter of the workload `replay`
             self._sync(self._balancer.rest, phase(self.seed + (draw if isinstance(draw, int) else 0)))
         with task_durations(
             durations_on(self.spec.durations or {}, point.workers),
@@ -214,7 +214,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
     def _repeat(self, phase: str) -> None:
         """Reset everything that would make two equal runs differ: random numbers, identifiers, counters."""
         patches.seed(self.seed, phase)
-        if hasattr(distributed.Future, "_counter"):  # since 2024, a part of a future's token, hence of task keys
+        if hasattr(distributed.Future, "_counter"):  # since 2024, part of a future's token and so of task keys
             distributed.Future._counter = itertools.count()
 
     def _sync(self, function: Any, *args: Any) -> Any:
@@ -229,7 +229,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         manager = inproc.global_manager
         manager.__class__ = _StableAddresses
         manager._ip = "127.0.0.1"
-        worker_state_machine.TaskState.__hash__ = _hash_by_key  # else sets iterate differently in every run
+        worker_state_machine.TaskState.__hash__ = _hash_by_key  # else sets of tasks iterate differently in each run
         if distributed.Future.__hash__ is object.__hash__:  # as in distributed 2024.8
             distributed.Future.__hash__ = _hash_by_key
         manager.addr_suffixes = itertools.count(1)
@@ -320,8 +320,8 @@ def task_durations(
 ) -> Iterator[None]:
     """Make tasks take the virtual seconds in `durations` (by key prefix), at least `SHORTEST_TASK_S`.
 
-    While a worker packs and unpacks data for `links`, its tasks get longer: by those CPU seconds, divided by the
-    worker's threads, times the share of its time that a task is on a core (`cpu_share`, or `thread_state.cpu_share`).
+    While a worker packs and unpacks data for `links`, its tasks get longer: by these CPU seconds, divided by the
+    worker's threads, times the share of its time that the task uses a core (`cpu_share`, `thread_state.cpu_share`).
     With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of its time).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
@@ -362,7 +362,7 @@ def task_durations(
 
 
 def _packing_delay(links: Links, before_s: float) -> float:
-    """Prolong the calling task for the packing of its worker since `before_s` (CPU seconds); return the seconds."""
+    """Prolong the calling task, since its worker has packed data since `before_s` (CPU seconds); return the delay."""
     state, delay = worker.thread_state, 0.0
     this = state.execution_state["worker"]
     share = state.cpu_share / this.state.nthreads

@@ -65,7 +65,7 @@ class VirtualThreadPoolExecutor(Executor):
 
     def _adjust_thread_count(self) -> None:
         if self._pending and len(self._threads) < self._max_workers:
-            place = object()  # stands for the thread until it has started
+            place = object()  # placeholder for the thread until it starts
             self._threads.add(place)
             self._clock.spawn(self._name, lambda: self._work(place), delay=self._delay(), charging=self._charging())
 

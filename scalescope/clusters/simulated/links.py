@@ -1,10 +1,10 @@
 """Links between the hosts of a simulated cluster, over which data takes virtual time.
 
-Each host has a link each way; all workers' links have the same bandwidth. A transfer is a sequence: its sender packs,
-the latency passes, the bytes pass the sender's link out and the receiver's link in, its receiver unpacks. Simultaneous
-transfers share links in max-min fairness, by weights from 0.5 to 1.5: as with TCP, those that begin together do not end
-together, and whoever has data first can send it on. A host packs and unpacks one transfer at a time, and a worker's
-event loop also spends some time on each. The first transfer from one host to another makes a connection, which doubles
+Each host has a link in and a link out; all workers' links have the same bandwidth. A transfer is a sequence: the sender
+packs, the latency passes, the bytes pass the sender's link out and the receiver's link in, the receiver unpacks.
+Simultaneous transfers share links in max-min fairness, by weights from 0.5 to 1.5. As with TCP, transfers that begin
+together do not end together, and the first receivers can send data on. A host packs and unpacks one transfer at a time,
+and a worker's event loop also spends time on each. The first transfer between two hosts opens a connection: it doubles
 the latency and the event loop's time. (Over TLS, small transfers took 84 ms at first and 42 ms later: medians of 77
 trials.)
 """
@@ -18,9 +18,9 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this size spread evenly from 0 to 1
-ROUNDING = 1e-9  # relative difference below which rates are equal; also in seconds, for ends of transfers
-SMALL = 0.1  # a transfer whose bytes take less than this share of the latency does not share links
+GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of this, modulo 1, are spread evenly from 0 to 1
+ROUNDING = 1e-9  # relative difference below which rates are equal; the same in seconds for ends of transfers
+SMALL = 0.1  # transfers that alone take less than this share of the latency are not counted on links
 
 
 class Link:
@@ -30,7 +30,7 @@ class Link:
 
     def __init__(self, capacity: float) -> None:
         self.capacity = capacity  # bytes a second
-        self.flows: dict[Flow, Link] = {}  # flows with the other link of each, in order of arrival
+        self.flows: dict[Flow, Link] = {}  # each flow on this link, and its other link; in order of arrival
         self.level = math.inf  # bytes a second that this link allows each of its flows of weight 1
         self.changed = False  # True if the level has to be computed again
 
@@ -136,7 +136,7 @@ class Links:
         others_bytes_per_s: float | None = None,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
-        # Bandwidth of hosts other than workers; where it is given, it includes the time of packing.
+        # Bandwidth of hosts other than workers; if given, it includes the time for packing.
         self._others_bytes_per_s = bytes_per_s if others_bytes_per_s is None else others_bytes_per_s
         self._others_cpu_s_per_byte = cpu_s_per_byte if others_bytes_per_s is None else 0.0
         self._message_s = message_s  # seconds of a worker's event loop for each transfer
@@ -149,18 +149,18 @@ class Links:
         self._connected: set[tuple[str, str]] = set()
         self._shares = FairShares()
         self._weight = 0.0
-        self._ends: list[tuple[float, int, Flow]] = []  # heap of ends; an end that has moved stays in it
+        self._ends: list[tuple[float, int, Flow]] = []  # heap of ends of flows; outdated ends stay in it
         self._serial = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
         self._settling = False
 
     def cpu_s(self, address: str, now: float) -> float:
-        """CPU seconds that this host has spent on packing and unpacking so far."""
+        """CPU seconds that the host at this address has spent so far."""
         host = self._hosts.get(address)
         return 0.0 if host is None else host.cpu_s - max(host.busy_until - now, 0.0)
 
     def hold(self, address: str, now: float, seconds: float) -> float:
-        """Use the event loop of this host for something else; return the seconds until that is done."""
+        """Occupy this host's CPU for `seconds`; return the seconds from now until that is done."""
         return self._host(address).compute(now, seconds) - now
 
     async def transfer(self, source: str, target: str, nbytes: int, *, follows: bool = False) -> None:
@@ -181,7 +181,7 @@ class Links:
         if alone_s < SMALL * self._latency_s:
             await asyncio.sleep(max(sent + alone_s + unpacking_s, receiver.compute(now, unpacking_s)) - now)
             return
-        arrived: asyncio.Future[None] = loop.create_future()  # only one, because resuming a coroutine costs most
+        arrived: asyncio.Future[None] = loop.create_future()  # one per transfer: resuming coroutines is costly
 
         def unpack(passed: float) -> None:
             loop.call_at(receiver.compute(passed, unpacking_s), _arrive, arrived)

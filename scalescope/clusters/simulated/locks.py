@@ -19,7 +19,7 @@ from scalescope.clusters.simulated.clock import CLOCK
 
 
 class LoopLock:
-    """A reentrant lock; an actor that holds it does not catch up."""
+    """A reentrant lock; an actor that holds it does not wait for the clock to reach its time."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -11,7 +11,7 @@ from typing import Any
 
 from scalescope.clusters.simulated.clock import CLOCK, Actor, Clock, Waiter
 
-OUTSIDE_WAIT_S = 0.02  # real seconds that a loop waits for sockets of the outside world before virtual time passes
+OUTSIDE_WAIT_S = 0.02  # real seconds that a loop waits for sockets outside the simulation before virtual time passes
 
 
 class KernelSelector(selectors.DefaultSelector):
@@ -40,7 +40,7 @@ class KernelSelector(selectors.DefaultSelector):
             if not clock.engaged or (timer is None and wake is None):
                 return super().select(None)
             if clock.must_be_patient() or (clock.blocked_outside and not waited):
-                waited = True  # an actor released by the last event may need a moment to come back
+                waited = True  # once: an actor released outside by the last event may need a moment to return
                 events = super().select(OUTSIDE_WAIT_S)
                 if events:
                     return events
@@ -55,7 +55,7 @@ class KernelSelector(selectors.DefaultSelector):
                 return []
 
     def _others(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ready files without the loop's own pipe, whose news are among the loop's ready callbacks."""
+        """Ready files, unless the loop's own pipe is the only one: its wake-ups show as ready callbacks."""
         return super().select(0) if len(self.get_map()) > 1 else []
 
 
@@ -127,7 +127,7 @@ class ActorSelector(selectors.DefaultSelector):
             return events
         if actor is None:
             return super().select(timeout)
-        if len(self.get_map()) > 1:  # not only the loop's own pipe, so the outside world may answer
+        if len(self.get_map()) > 1:  # it waits for sockets, too, not only for its own pipe
             events = super().select(OUTSIDE_WAIT_S if timeout is None else min(timeout, OUTSIDE_WAIT_S))
             if events:
                 return events

@@ -55,7 +55,7 @@ def installed() -> bool:
 
 
 def seed(value: int, phase: str) -> None:
-    """Seed the global random numbers of this process, and its identifiers by the phase of the trial."""
+    """Seed this process's global random numbers with `value`, and its UUIDs with `value` and the trial's phase."""
     global _seed
     _seed = f"{value} {phase}"
     _identifiers.clear()
@@ -135,7 +135,7 @@ def _start(self: threading.Thread) -> None:
     actor, body = CLOCK.adopt(self.name, self.run)
     self.run = body  # type: ignore[method-assign]
     self._virtual_actor = actor  # type: ignore[attr-defined]
-    parent, CLOCK._here.member = CLOCK._here.member, None  # `start` waits in real time
+    parent, CLOCK._here.member = CLOCK._here.member, None  # so that `start` waits in real time
     try:
         _thread_start(self)
     finally:
@@ -151,7 +151,7 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
 
 
 def _identifier(version: int) -> uuid.UUID:
-    """The next identifier. Each calling module has its own stream, as cloudpickle draws one for each new class."""
+    """The next UUID. Each calling module has its own sequence, because cloudpickle takes a UUID for every new class."""
     module = sys._getframe(2).f_globals.get("__name__", "")
     stream = _identifiers.get(module)
     if stream is None:

@@ -1,4 +1,4 @@
-"""Makes the places where distributed moves data wait for the links.
+"""Makes distributed wait for the simulated links wherever it moves data.
 
 - `Worker.get_data` sends results to another worker, and to a client directly or through the scheduler.
 - The remote calls in `CALLS` send scattered data and shards of peer-to-peer shuffles; `replay` sends shards by `echo`.
@@ -39,7 +39,7 @@ class _Comm:
 
 
 class _Sending(_Comm):
-    peer_address = "tcp://elsewhere:0"  # no peer's own host, which distributed would let ask twice as often
+    peer_address = "tcp://elsewhere:0"  # a foreign host: distributed allows twice as many transfers on one host
 
     async def write(self, message: Any, *args: Any, **kwargs: Any) -> Any:
         await self._carry(message)
@@ -56,7 +56,7 @@ class _Receiving(_Comm):
 
 
 class _Handover:
-    """Replaces a connection between workers of one process: `message` holds what was written."""
+    """Stands in for a connection between workers of one process; `message` holds the message that was written."""
 
     message: Any = None
 
@@ -123,7 +123,7 @@ def linked(links: Links, workers: Mapping[str, LinkedWorker]) -> Iterator[None]:
         if peer is None or peer.status is not Status.running:
             return await ask(rpc, keys, worker, who=who, **kwargs)
         handover = _Handover()
-        # In a context of its own, so that the time that the asked worker measures is not counted by the asking worker.
+        # In a new context, so that times measured by the sending worker are not counted for the requesting worker.
         asked = contextvars.Context().run(asyncio.ensure_future, peer.get_data(handover, keys, who=who))
         answer = await asked
         return answer if isinstance(answer, dict) else handover.message  # "busy" is returned, not written

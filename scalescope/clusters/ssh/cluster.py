@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed.deploy.spec import SpecCluster
 
 CLOSE_TIMEOUT_S = 6.0
-LOOK_AGAIN_S = 3.0  # seconds until the next look, when a nanny that was ending may have ended
+LOOK_AGAIN_S = 3.0  # seconds until the next look: a nanny that was closing may be gone by then
 _LOG_LINES = 8
 
 _logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         await asyncio.shield(cluster._correct_state())
 
     def _next_host(self, cluster: SpecCluster) -> str:
-        """The host with the fewest workers in proportion to its share of the hosts."""
+        """The host with the fewest workers, relative to how often `hosts` lists it."""
         used = [spec["options"]["address"] for spec in cluster.worker_spec.values()]
         hosts = self.spec.hosts
         return min(dict.fromkeys(hosts), key=lambda host: used.count(host) / hosts.count(host))

@@ -18,14 +18,14 @@ import dask
 from distributed.deploy import ssh
 from distributed.security import Security
 
-# `clusters/no_http.py` for machines without Scalescope: a process that runs this code starts no HTTP server.
+# Like `clusters/no_http.py`, for machines without Scalescope: a process that runs this code starts no HTTP server.
 NO_HTTP = """\
 from distributed.node import ServerNode
 ServerNode.start_http_server = lambda *arguments, **options: None
 """
 
-# The process ends when standard input ends with the SSH connection, because no signal would come. Files in the working
-# folder must not hide modules of Python or Dask.
+# The process ends when its standard input closes, because the end of an SSH connection sends no signal. The working
+# folder comes last in `sys.path`, so that its files do not hide modules of Python or Dask.
 START = f"""\
 import os, sys, threading
 os.environ["DASK_INTERNAL_INHERIT_CONFIG"] = sys.stdin.readline().strip()
@@ -48,7 +48,7 @@ status=$?
 rm -rf "$folder"
 exit $status"""
 
-END_S = 3.0  # seconds for the process to end and remove its folder, before it is killed
+END_S = 3.0  # seconds for the process to end by itself and remove its folder; then it is killed
 
 _logger = logging.getLogger(ssh.__name__)  # logger of the lines that the processes print, as in distributed
 

@@ -110,7 +110,7 @@ def of_trials() -> tuple[TrialCause, ...]:
 
 @cache
 def of_sweeps() -> tuple[Cause[Any], ...]:
-    """Causes that only the points of a sweep show (each is a `SweepCause`)."""
+    """Causes that only a comparison of the points of a sweep shows (each is a `SweepCause`)."""
     return tuple(cause for cause in by_code().values() if not isinstance(cause, TrialCause))
 
 

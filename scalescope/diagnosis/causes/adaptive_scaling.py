@@ -18,7 +18,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-COMES_S = 5.0  # seconds for which tasks must have waited until another worker would have paid
+COMES_S = 5.0  # least seconds of waiting tasks for which starting another worker pays
 
 ADAPTIVE_SCALING = TrialCause(
     code="adaptive-scaling",
@@ -38,7 +38,7 @@ ADAPTIVE_SCALING = TrialCause(
 
 @ADAPTIVE_SCALING.finds
 def adaptive_scaling(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds of workers that had left or not yet come, while as many tasks waited."""
+    """`lost_s`: absent thread-seconds of workers retired too early or started too late, while as many tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
     if kept_small := _kept_small(observation, adaptive):
@@ -76,7 +76,7 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
 
 
 def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Finding | None:
-    """`lost_s`: all threads, for the time that the workers which the cluster may have would have saved."""
+    """`lost_s`: all threads, for the seconds that the largest allowed number of workers would have saved."""
     most, workers, line = adaptive.get("maximum"), observation.trial.point.workers, timeline(observation)
     if not isinstance(most, int) or most <= workers:
         return None
@@ -116,7 +116,7 @@ SCALED_DOWN = TrialCause(
 
 @SCALED_DOWN.finds
 def scaled_down(observation: Observation) -> Finding | None:
-    """`lost_s`: absent threads that no task waited for; this costs nothing."""
+    """`lost_s`: thread-seconds of retired workers that no task waited for; their absence costs nothing."""
     if deaths(observation) or not (_adaptive(observation) or _retired(observation)):
         return None
     line, absent = timeline(observation), _absent(observation)
@@ -150,7 +150,7 @@ def _absent(observation: Observation) -> Floats:
 
 
 def _rounds(left: Floats, came: Floats) -> int:
-    """Number of times that workers came after some had left."""
+    """How many times workers came after others had left."""
     order = np.argsort(np.concatenate([left, came]), kind="stable")
     arrives = (order >= len(left)).astype(int)
     return int((np.diff(arrives) == 1).sum())

@@ -49,37 +49,37 @@ OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "registe
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
 NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
-WORTH_META = 0.2  # least share of worker time; the call that learns what a function returns takes the same for any data
-# Least number, and share of the seconds, of the same calls while tasks ran, for them to be the client's habit
+WORTH_META = 0.2  # least share of worker time; Dask's call that infers `meta` takes equally long for any amount of data
+# Least number of the same calls while tasks ran, and least share of their seconds, for a habit of the client
 OFTEN, OVERLAP = 2, 0.02
-ALL_AT_ONCE = 0.8  # mean calls of actors at a time per worker, from which all workers are in use
+ALL_AT_ONCE = 0.8  # least mean calls of actors at a time per worker, for all workers to count as in use
 LITTLE = 2**20  # bytes of results; gathering fewer is no remedy
 GATHERS = Premise[Observation](
     "The client gathers at least 1 MiB, or the size of its results is unknown.",
     lambda seen: not 0 < kept_bytes(seen) < LITTLE,
 )
 AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
-PACKED = 0.2  # least share of the client's wait in which workers packed results, for a finding to say it
-SLOWLY = 20e6  # bytes a second; lists of numbers are packed with 3 MB/s, arrays with hundreds
-WORTH_PACKING = 2**16  # bytes of results; a worker that takes long for fewer waits for a core, or imports
-MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
+PACKED = 0.2  # least share of the client's wait in which workers packed results, for a finding to mention it
+SLOWLY = 20e6  # bytes per second that count as slow packing: lists of numbers reach 3 MB/s, arrays hundreds of MB/s
+WORTH_PACKING = 2**16  # least bytes of results to judge by; with fewer, a slow worker waits for a core, or imports
+MOSTLY = 0.9  # least share of the client's time on one line, for only that line to be named
 
 
 @dataclass(frozen=True)
 class ClientSpending:
     """Time that the client spent in some way, while no task was known."""
 
-    lost_s: float  # thread-seconds
+    lost_s: float  # thread-seconds spent in this way
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
-    at: str  # clause with the line that took most of it
-    where: str  # the same line, as records name it; may be empty
+    at: str  # clause that names the line with most of `lost_s`
+    where: str  # the same line in the form of the records; may be empty
     what: str  # function called at that line; empty for the code itself, or if unknown
-    most: float  # share of the time in `what`, on any line of the same function, from 0 to 1
+    most: float  # share of `lost_s` spent in `what`, on any line of the same function, from 0 to 1
     meanwhile: bool  # True if the client did the same while tasks ran, too
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
-        """Sum chosen rows of `client_time`, but for the phases in `without`; None if they cost too little to name."""
+        """Sum the chosen rows of `client_time`, except phases in `without`; None if they cost too little to name."""
         found = client_time(observation)
         seconds = found.seconds * chosen[:, None]
         seconds[:, list(without)] = 0.0
@@ -98,7 +98,7 @@ class ClientSpending:
 
     @property
     def hashed(self) -> tuple[str, str] | None:
-        """What the client did, and the remedy, where Dask hashed the data that a call got; None where it did not."""
+        """What the client did, and the remedy, if Dask hashed the data passed to a call; None if it did not."""
         if not self.what.startswith(HASHED):
             return None
         call = self.what.removeprefix(HASHED)
@@ -116,10 +116,10 @@ class ClientSpending:
         return f"{', '.join(others)} and {last}" if others else last
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
-        """The finding of a cause, from clauses on what the client did, why, and what to do."""
-        done_in_tasks = cause is CLIENT_BUSY  # in tasks, all threads share what the client computed
+        """Make the finding of a cause, from clauses on what the client did, why, and what to do."""
+        done_in_tasks = cause is CLIENT_BUSY  # moved into tasks, the client's computation is shared by all threads
         saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
-        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # made elsewhere, the work takes as long
+        act = Remedy(remedy, saved_s=0.0 if remedy == DO_ELSE else saved_s)  # moved elsewhere, work takes as long
         if remedy == GATHER_LESS:
             act = replace(act, premise=GATHERS, otherwise=Remedy(LITTLE_CAME, saved_s=0.0))
         if remedy == DO_INSTEAD[AFTER]:
@@ -149,7 +149,7 @@ class ClientSpending:
 
 
 def _packed_s(observation: Observation) -> float:
-    """Seconds in which workers packed results, as slowly as only many Python objects are packed; else 0."""
+    """Seconds in which workers packed results so slowly that these must be many Python objects; else 0."""
     if kept_bytes(observation) < WORTH_PACKING:
         return 0.0
     seconds = sum(
@@ -192,12 +192,12 @@ CLIENT_BUSY = TrialCause(
 
 @CLIENT_BUSY.finds
 def client_busy(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `client` without waits, imports, gaps in a loop, and the sending of heavy graphs."""
+    """`lost_s`: the worker-time part `client` without waits, imports, gaps in a loop, and sending heavy graphs."""
     found = client_time(observation)
     once = np.array([what in ONCE for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
-    own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # local-scheduler reports these
+    own &= [what not in PAST_THE_CLUSTER for _, what in found.doing]  # the cause local-scheduler reports these
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         phase = int(np.argmax(spent.phases))
@@ -243,7 +243,7 @@ CLIENT_WAITS = TrialCause(
 
 @CLIENT_WAITS.finds
 def client_waits(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `client` in waits, without gaps in a loop and the time around large graphs."""
+    """`lost_s`: the worker-time part `client` in waits, without gaps in a loop and time around large graphs."""
     if one_by_one(observation) is not None:
         return None
     sent, called = submissions(observation), actor_calls(observation)
@@ -251,7 +251,7 @@ def client_waits(observation: Observation) -> Finding | None:
     spent = ClientSpending.of(observation, client_time(observation).waits, without)
     if spent is None:
         return None
-    round_trip = 0.05 * observation.threads  # seconds to send a small graph and fetch its small results
+    round_trip = 0.05 * observation.threads  # thread-seconds to send a small graph and fetch small results (50 ms)
     if spent.phases[BEFORE] < 2 * round_trip and spent.lost_s < round_trip * len(sent.time):
         return None
     did = f"waited in `{words.cut(spent.what) or 'a call'}`"

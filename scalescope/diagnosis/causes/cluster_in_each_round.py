@@ -9,7 +9,7 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Gain
 from scalescope.model.words import duration
 
-FEWEST = 3  # fewest clusters of one line that count as rounds
+FEWEST = 3  # fewest clusters started at the same line that count as rounds of a loop
 
 CLUSTER_IN_EACH_ROUND = TrialCause(
     code="cluster-in-each-round",
@@ -19,7 +19,7 @@ CLUSTER_IN_EACH_ROUND = TrialCause(
     ruled_out_by="Clusters of different sizes, as in a comparison. Clusters whose tasks run at the same time.",
     remedy="Make one cluster before the loop",
     link="https://distributed.dask.org/en/stable/client.html",
-    rules_out=("idle-workers-cause-unknown",),  # a short round may show it
+    rules_out=("idle-workers-cause-unknown",),  # a short round may look like that cause
     premise="The clusters are alike, and were used one after another.",
 )
 

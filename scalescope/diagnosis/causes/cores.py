@@ -20,11 +20,11 @@ from scalescope.model.sweep import THREADS
 from scalescope.model.trial import RAN
 from scalescope.model.words import percent, plural, some
 
-OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
+OURS = 0.70  # least share of a full host's cores used by our processes, for them to count as competing with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
-CROWD = 1.25  # threads that want a core, per core, from which they wait for each other
-OF_DASK = 20  # most threads of a worker's process outside of tasks and of a library's pool
+CROWD = 1.25  # least threads that want a core, per core, for them to count as waiting for each other
+OF_DASK = 20  # most threads of a worker's process that belong to Dask itself, not to tasks or a library's pool
 ONE_EACH = (
     "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
     "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
@@ -47,12 +47,12 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     predicts=False,
     premise="More threads than cores computed, as the processes of the workers show.",
 )
-ASKED = "local"  # kind of cluster whose sweeps ask how many threads this host can run
+ASKED = "local"  # kind of cluster whose sweeps measure this host itself
 
 
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
-    """`lost_s`: cores used beyond one per running task or by pools, or running tasks without a core."""
+    """`lost_s`: core-seconds used beyond one core per running task or by pools, or running tasks without a core."""
     found, here = samples(observation), host(observation) or hosts_of_workers(observation)
     if found is None or here is None or here.idle > FULL:
         return None
@@ -64,8 +64,8 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     at_once = tasks / observation.measured.makespan
     own, pool = _threads_of_pools(observation)
     outside_s = _outside_of_tasks_s(observation, cores) if pool > 1 and at_once * pool >= CROWD * here.cpus else 0.0
-    pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # True: tasks have threads of their own
-    # others fill the host, or neither pools nor running tasks exceed the cores
+    pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # True if tasks have more threads, as in library pools
+    # other processes fill the host, or neither pools nor running tasks exceed the cores
     if (here.ours < OURS and not outside_s) or (not pools and at_once < CROWD * here.cpus):
         return None
     beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
@@ -121,14 +121,14 @@ def _most_threads(observation: Observation) -> int:
 
 
 def _threads_of_pools(observation: Observation) -> tuple[int, int]:
-    """Most threads of a worker process, and most of a library's thread pool in one; 0 if unknown."""
+    """Most threads of any worker process, and most threads of a library's pool in one process; 0 if unknown."""
     names = ("process_threads", "pool_threads")
     own, pool = (int(observation.numbers("workers", name).max(initial=0)) for name in names)
     return own, max(pool, own - _most_threads(observation) - OF_DASK)
 
 
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
-    """CPU seconds that other threads than those of tasks used; 0 if they are few, or workers reported none."""
+    """CPU seconds used by threads that run no task; 0 if they are few, or workers reported none."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing_s = sum(each["computing"] for each in seconds)
     told = sum(each[part] for each in seconds for part in TOLD) >= SLACK * observation.seconds("busy") > 0
@@ -136,9 +136,9 @@ def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
     return outside_s if outside_s >= SLACK * cores_s else 0.0
 
 
-BUSY = 0.8  # share of worker time busy, from which threads have no time to spare
-SLACK = 0.5  # share of the host idle, from which there is room for more threads
-MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
+BUSY = 0.8  # least share of worker time busy, for threads to have no time to spare
+SLACK = 0.5  # least share of the host idle, for more threads to have room
+MANY_WAIT = 6  # mean tasks waiting per thread, from which several times as many threads would be busy
 MOST_TIMES = 8  # most threads that are recommended, as a multiple of the present ones
 
 UNDERSUBSCRIBED_THREADS = TrialCause(
@@ -159,7 +159,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
 
 @UNDERSUBSCRIBED_THREADS.finds
 def undersubscribed_threads(observation: Observation) -> Finding | None:
-    """Advice and no fault: `lost_s` is 0, and the severity `low` only where more threads would clearly pay."""
+    """Advice rather than a fault: `lost_s` is 0, and severity is `low` only where more threads would clearly pay."""
     here, each, metrics = host(observation), _cores_of_a_task(observation), observation.metrics
     if each is None or metrics is None or observation.share("busy") < BUSY or on_gpu(observation):
         return None
@@ -169,7 +169,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     waited_s = sum(each.seconds for each in (waits(observation).get(kind) for kind in _outside(observation)) if each)
     idle = here is not None and here.idle >= SLACK and spare >= 1
     room = idle or waited_s >= SLACK * observation.seconds("busy")
-    if not room or waiting < SLACK or locked_workers(observation) is not None:  # more threads would not help
+    if not room or waiting < SLACK or locked_workers(observation) is not None:  # then more threads would not help
         return None
     rest = each < SLACK
     queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
@@ -180,7 +180,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:
         why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{spent.at}"
-    free = here.cpus * (1 - here.foreign) if here else np.inf  # cores that the trial may have
+    free = here.cpus * (1 - here.foreign) if here else np.inf  # free cores of the host that the trial could use
     times = min(1 / max(each, 1 / MOST_TIMES), free / max(each * observation.threads, 1e-9))
     times = max(min(times, metrics.widest_stage / observation.threads), 1.0)
     now_each = observation.trial.point.threads_per_worker
@@ -201,7 +201,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
             f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
             if rest
             else "use more workers or threads on this host",
-            # a database may serve one writer at a time, and more threads only wait as well
+            # a database may serve one writer at a time: then additional threads only wait, too
             saved_s=0.0 if spent and spent.in_database else observation.measured.here_s * (1 - float(then / now)),
             change={THREADS: threads} if rest else {},
         ),
@@ -216,7 +216,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """How many times its threads a worker has memory for, by its peak memory besides results."""
+    """How many times its present threads a worker has memory for, by its peak memory besides results."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):
@@ -226,14 +226,14 @@ def _times_in_memory(observation: Observation) -> float:
 
 
 def _outside(observation: Observation) -> tuple[str, ...]:
-    # kinds of waits that use no core; a program that a task started may compute, unless the host's load is low
+    # waits that use no core; a program that a task started may compute, unless the host's load is low
     here, attempts = host(observation), observation.measured
     at_once = float((attempts.stop - attempts.start).sum()) / attempts.makespan
     return (OUTSIDE, PROGRAM) if here and here.ours * here.cpus < SLACK * at_once else (OUTSIDE,)
 
 
 def _cores_of_a_task(observation: Observation) -> float | None:
-    """Cores that a running task keeps busy, in its own thread or in its worker's process, whichever are more."""
+    """Cores that a running task keeps busy: its own thread or its worker's process, whichever uses more."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing, for_core, waiting = (sum(each[part] for each in seconds) for part in TOLD)
     told = computing + for_core + waiting
@@ -245,7 +245,7 @@ def _cores_of_a_task(observation: Observation) -> float | None:
     return max(found, default=None)
 
 
-STOLEN = 0.10  # share of the host's cores; the hypervisor takes cores only from processes that want to run
+STOLEN = 0.10  # least share of the host's cores lost to the hypervisor, which takes only cores that a process wants
 
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",

@@ -23,7 +23,7 @@ from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # seconds; as `STALL_S`, on a host so full that every process waits for a core
+STALL_ON_FULL_HOST_S = 0.5  # the same limit in seconds on a host so full that every process waits for a core
 COROUTINES_LINK = "https://distributed.dask.org/en/stable/asynchronous.html"
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)
@@ -75,7 +75,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while tasks waited during such stalls, less spilling; at most `not_assigned`."""
+    """`lost_s`: threads idle while tasks waited during stalls, without spilling; at most the part `not_assigned`."""
     attempts = observation.measured
     if coroutines := _coroutines(observation):
         return coroutines
@@ -83,7 +83,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
-    for stalls in costly:  # scheduler and workers may show the same stall: of each process, the larger sum counts
+    for stalls in costly:  # both sources may show the same stall: for each process, the larger sum counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)
@@ -173,7 +173,7 @@ def _threads_each(observation: Observation) -> float:
 
 
 def _collecting_s(observation: Observation, costly: Sequence[_LoopStalls]) -> float:
-    """Seconds of the scheduler's garbage collections, where they are most of its stalls; 0 where they are not."""
+    """Seconds of the scheduler's garbage collections, if they are most of its stalled time; else 0."""
     of_scheduler = worker_of_rows(observation, "memory") == -1
     collecting = observation.numbers("memory", "collecting")
     spent = float(collecting[of_scheduler].sum()) if len(collecting) else 0.0
@@ -182,7 +182,7 @@ def _collecting_s(observation: Observation, costly: Sequence[_LoopStalls]) -> fl
 
 
 def _computed_meanwhile(observation: Observation, costly: Sequence[_LoopStalls]) -> bool:
-    """Whether scheduler and workers share one process, and tasks ran in it for most of the stalled time."""
+    """Whether scheduler and workers share a process in which tasks computed for most of the stalled time."""
     line = timeline(observation)
     if not in_one_process(observation):
         return False
@@ -217,7 +217,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
 
 
 def _called(observation: Observation) -> str:
-    """The longest `run_on_scheduler` call of the client, with its line; empty if there was none."""
+    """The client's longest `run_on_scheduler` call, with its line; empty if there was none."""
     where, what, seconds = (observation.column("client", name) for name in ("where", "what", "seconds"))
     calls = [
         (float(spent), str(at))
@@ -250,7 +250,7 @@ def _gaps(observation: Observation) -> _LoopStalls:
     process, time = process[order], time[order]
     gap = np.diff(time)
     kept = np.diff(process) == 0
-    # The scheduler's samples are on time even where workers stall often.
+    # The scheduler's samples count here: they are on time even where workers stall often.
     usual = float(np.quantile(gap[kept], 0.25)) if kept.any() else np.inf
     kept &= process[1:] >= 0
     kept &= gap - usual >= max(_shortest(observation), 0.5 * usual)
@@ -258,7 +258,7 @@ def _gaps(observation: Observation) -> _LoopStalls:
 
 
 def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[float, float, int]]:
-    """Thread-seconds, longest stall in seconds and number of stalls, by process whose stalls cost something."""
+    """By process with costly stalls: thread-seconds lost, longest stall in seconds, number of stalls."""
     attempts, line = observation.measured, timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
     lost = line.between(np.minimum(line.idle, line.waiting), begin, end)
@@ -283,7 +283,7 @@ def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[floa
 
 
 def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
-    """Whether the scheduler took in a large graph within each interval (that is `large-graph`)."""
+    """Whether the scheduler took in a large graph within each interval (the cause large-graph reports that)."""
     seconds = observation.numbers("graphs", "seconds")
     since = observation.numbers("graphs", "time")[seconds >= STALL_S] - observation.measured.epoch
     until = since + seconds[seconds >= STALL_S]

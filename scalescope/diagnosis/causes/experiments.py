@@ -1,4 +1,4 @@
-"""What experiments rule out: a point is compared with others that differ from it in one thing."""
+"""What experiments rule out, by comparing points that differ in one thing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGT
 from scalescope.model.words import number, percent, plural
 
 EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
-# Simulated time as a share of the real one: from the first on, it explains the time; up to the second, it does not.
+# Simulated time / real time: from `NEARLY_ALL`, the simulation explains the time; up to `TOO_LITTLE`, it does not.
 NEARLY_ALL, TOO_LITTLE = 0.85, 0.6
-HARDLY = 1.1  # ratio of two times up to which they count as equal
+HARDLY = 1.1  # largest ratio of two times that count as equal
 PARTITIONS = ("npartitions", NPARTITIONS)
 DECISIVE = (CLUSTER, *PARTITIONS)
 Rest = frozenset[tuple[str, Scalar]]
@@ -33,7 +33,7 @@ EXPERIMENTS = SweepCause(
 
 @EXPERIMENTS.finds
 def experiments(case: SweepCase) -> Finding | None:
-    """Compare a point with those that differ from it in the cluster, the partitions or the workers alone."""
+    """Compare a point with points that differ from it in the cluster, the partitions or the workers alone."""
     beside = _NeighbourPoints(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
         if not beside.of(summary, *DECISIVE):
@@ -65,7 +65,7 @@ class _NeighbourPoints:
                 self._alike.setdefault((name, self._rest(measured[0], name)), []).append((place, measured))
 
     def of(self, summary: PointSummary, *names: str) -> list[tuple[str, Measured]]:
-        """Points that differ in one of these values alone, each after its name; other clusters only if simulated."""
+        """Pairs of a name and a point that differs in that value alone; points on other clusters only if simulated."""
         own = self._values(summary)
         found = [
             (place, name, other)

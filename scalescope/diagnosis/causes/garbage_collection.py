@@ -13,7 +13,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-LOADED = 0.5  # ratio of loading to collecting, from which loading is the cause: task-overhead
+LOADED = 0.5  # least ratio of loading time to collection time, for loading to be the cause (task-overhead)
 
 GARBAGE_COLLECTION = TrialCause(
     code="garbage-collection",
@@ -34,7 +34,7 @@ GARBAGE_COLLECTION = TrialCause(
 
 @GARBAGE_COLLECTION.finds
 def garbage_collection(observation: Observation) -> Finding | None:
-    """`lost_s`: seconds of full collections, in which no Python runs in the process, times the tasks that ran."""
+    """`lost_s`: seconds of full garbage collections, which stop all Python in a process, times its running tasks."""
     attempts, seconds = observation.measured, observation.numbers("memory", "collecting")
     worker, time = worker_of_rows(observation, "memory"), observation.numbers("memory", "time") - attempts.epoch
     found = (worker >= 0) & (seconds > 0) if len(seconds) else np.zeros(0, dtype=np.bool_)
@@ -43,7 +43,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
     order = np.lexsort((time, worker))
     before = np.full(len(time), -np.inf)
     before[order[1:]] = np.where(np.diff(worker[order]) == 0, time[order[:-1]], -np.inf)
-    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker counts for the usual interval
+    begin = np.maximum(before, time - 1.0)[found]  # a worker's first sample has none before: assume the usual 1 s
     at_once = running(observation, worker[found], begin, time[found])
     collecting = seconds[found] * _on_a_core(observation)
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
@@ -68,7 +68,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
 
 
 def _on_a_core(observation: Observation) -> float:
-    """The share of the time in which threads of tasks wanted a core that they had one; 1 where it is not known."""
+    """Share of the time in which task threads wanted a core and had one; 1 where it is not known."""
     parts = (observation.metrics.busy_time_s if observation.metrics else None) or {}
     computing_s = parts.get("computing", 0.0)
     return computing_s / (computing_s + parts.get("for_core", 0.0)) if computing_s > 0 else 1.0

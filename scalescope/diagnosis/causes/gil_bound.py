@@ -18,18 +18,18 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import percent, plural
 
-OVERLAP = 1.5  # least mean number of running tasks in a sample; with fewer, none waits for a lock
+OVERLAP = 1.5  # least mean number of running tasks in a sample; with fewer, no task waits for a lock
 ONE_CORE = (0.75, 1.25)  # cores that a process under one lock uses: its event loop adds some, other processes take some
 NEVER_MORE = 1.4  # cores; nine in ten samples of a process under one lock stay below
-# Seconds after which a computing thread yields the lock (`sys.getswitchinterval`), so handing over a task takes as
-# long.
+# Seconds after which a computing thread yields the lock (`sys.getswitchinterval`): handing a task to another thread
+# takes as long.
 SWITCH_S = 0.005
-# Least share of tasks that are handed over that late; one of two threads gets its task at once by chance.
+# Least share of tasks handed over `SWITCH_S` late; by chance, one of two threads gets its task at once.
 HANDED_LATE = 1 / 3
 MIN_HANDED = 3  # fewest tasks that waited for a computing thread; fewer prove nothing about when it yields
-# Idle cores of the host from which a process could have used more; on a small host, the share `FULL` of its cores.
+# Least idle cores of the host for a process to have used more; on a small host, the share `FULL` of its cores.
 ROOM = 0.3
-OFF = 0.2  # share of the busy time in which threads neither had nor wanted a core, outside of calls that wait
+OFF = 0.2  # least share of the busy time in which threads neither had nor wanted a core, outside of calls that wait
 BY_CLOCKS = "table inside"  # source of evidence from the clocks of threads
 
 
@@ -73,7 +73,7 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_host(observation: Observation) -> LockedWorkers | None:
-    """The same from the host's load, for a trial with one worker process and too few samples."""
+    """Locked workers by the host's load, for a trial with one worker process and too few samples."""
     here, attempts = host(observation), observation.measured
     one = in_one_process(observation)
     if here is None or (len(attempts.addresses) > 1 and not one) or observation.threads < 2:
@@ -88,13 +88,13 @@ def _locked_by_host(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
-    """The same from the clocks of threads, also on a full host: a thread that waits for the lock wants no core."""
+    """Locked workers by the clocks of threads, also on a full host: a thread that waits for the lock wants no core."""
     here, one, threads = host(observation), in_one_process(observation), threads_of_workers(observation)
     known = bool(observation.numbers("workers", "core_wait_s").any()) or (here is not None and not here.crowded)
     if not known or (threads.min() < 2 and not one) or not _handed_late(observation):
         return None
     line = timeline(observation)
-    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # in one process
+    ran_s = line.integral((line.occupied >= 1).astype(np.float64)) * (1 if one else len(threads))  # process-seconds
     computing = [each for prefix, each in inside(observation).items() if computes(observation, prefix)]
     cpu_s, for_core_s, off_s = (
         sum(each.seconds[part] for each in computing) for part in ("computing", "for_core", "waiting")
@@ -108,7 +108,7 @@ def _locked_by_clocks(observation: Observation) -> LockedWorkers | None:
 
 
 def _has_room(observation: Observation) -> bool:
-    """Whether the host had a second core to be had; without one, threads take turns, lock or no lock."""
+    """Whether the host had a second core to offer; without one, threads take turns even without a lock."""
     here = host(observation)
     return here is None or here.idle * here.cpus >= min(ROOM, FULL * here.cpus)
 
@@ -145,7 +145,7 @@ GIL_BOUND = TrialCause(
 
 @GIL_BOUND.finds
 def gil_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: running tasks less cores in use, over samples in which tasks overlapped. It lies within `busy`."""
+    """`lost_s`: running tasks less cores in use, over samples with overlapping tasks; a part of `busy`."""
     locked, attempts = locked_workers(observation), observation.measured
     if locked is None:
         return None
@@ -159,7 +159,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         sum(each.around + each.first for each in prefect_seconds(observation).values())
         > observation.seconds("busy") / 2
     ):
-        return None  # most of that time is Prefect's own
+        return None  # the cause is prefect-overhead
     threads = int(attempts.members.nthreads.max())
     # Without the lock, as many tasks would compute at once as the host has cores for them.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)
@@ -187,7 +187,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         Remedy(
             f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
             saved_s=0.0 if by_clocks else attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
-            # with one thread each, the workers of one process stay as many, and no axis makes them processes
+            # no axis turns workers of one process into processes: for one thread each, there is no change to propose
             change={} if one and threads == 1 else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),

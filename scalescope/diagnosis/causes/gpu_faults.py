@@ -23,8 +23,8 @@ NO_GPU = re.compile(
     re.IGNORECASE,
 )
 FULL = re.compile(r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation|out_of_memory|bad_alloc.*CUDA", re.I)
-THROTTLED = 0.3  # share of samples with clocks slowed by heat or power brake, from which these are the reason
-SLOWER = 1.5  # times that a task takes longer without a GPU, from which the worker is at fault
+THROTTLED = 0.3  # least share of samples with clocks slowed by heat or power brake, for these to explain slow tasks
+SLOWER = 1.5  # least ratio of task times without and with a GPU, for the worker to be at fault
 
 GPU_MISSING = TrialCause(
     code="gpu-missing",
@@ -49,7 +49,7 @@ _PLACE = (
 
 @GPU_MISSING.finds
 def gpu_missing(observation: Observation) -> Finding | None:
-    """`lost_s`: the time by which tasks took longer without a GPU; the part `lost` if tasks raised."""
+    """`lost_s`: the extra time of tasks on workers without a GPU; or the part `lost`, if tasks raised."""
     absent = ((observation.trial.facts.get("capture") or {}).get("gpus") or {}).get("absent") or []
     why = f" ({absent[0]})" if absent else ""
     raised = _raised(observation, NO_GPU)
@@ -111,7 +111,7 @@ GPU_MEMORY_FULL = TrialCause(
 
 @GPU_MEMORY_FULL.finds
 def gpu_memory_full(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`, which has attempts that raised; or the time spent moving results."""
+    """`lost_s`: the worker-time part `lost` (attempts that raised), or the time spent moving results."""
     raised = _raised(observation, FULL)
     if not raised:
         return _moved_to_host(observation)
@@ -173,7 +173,7 @@ GPU_SLOW = TrialCause(
 
 @GPU_SLOW.finds
 def gpu_slow(observation: Observation) -> Finding | None:
-    """`lost_s`: as for `slow-worker`."""
+    """`lost_s`: the same as for the cause slow-worker."""
     slower, facts, addresses = SLOW_WORKER.find(observation), facts_of_gpus(observation), observation.measured.addresses
     if slower is None or slower.code != SLOW_WORKER.code or not facts:
         return None

@@ -14,10 +14,10 @@ from scalescope.model.metrics import GPU_IDLE
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent
 
-FED = 0.8  # utilisation from which a GPU is not starved
-FULL = 0.9  # utilisation that is aimed at, and from which more tasks at a time only wait for each other
-QUEUED = 1.5  # tasks at a time that wait for one GPU, from which it is contended
-MOST = 16  # most tasks at a time on a GPU that are recommended
+FED = 0.8  # least utilisation at which a GPU does not count as starved
+FULL = 0.9  # utilisation to aim at; beyond it, more tasks at a time only wait for each other
+QUEUED = 1.5  # least mean number of tasks that copy to a GPU or wait for it, for it to count as contended
+MOST = 16  # most tasks at a time on a GPU that a remedy recommends
 PREFETCH = "`torch.utils.data.DataLoader(..., num_workers=4, prefetch_factor=2)`"
 
 GPU_STARVED = TrialCause(
@@ -107,7 +107,7 @@ GPU_CONTENDED = TrialCause(
 
 @GPU_CONTENDED.finds
 def gpu_contended(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds for which tasks waited for a busy GPU, less the waits of one task at a time."""
+    """`lost_s`: thread-seconds for which tasks waited for a busy GPU, without the one task that it serves at a time."""
     found = gpus(observation)
     if found is None:
         return None
@@ -134,7 +134,7 @@ def gpu_contended(observation: Observation) -> Finding | None:
         Evidence("workers on that GPU", len(worst.workers), "table gpu"),
         confidence=0.8,
     )
-    return replace(finding, gain=None)  # the gain depends on the GPUs that are added
+    return replace(finding, gain=None)  # the gain depends on the number of GPUs that are added
 
 
 GPU_UNUSED = TrialCause(

@@ -17,7 +17,7 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
-MUCH_BETWEEN = 1.2  # ratio of the longest path, with the time between its tasks, to that without, worth telling
+MUCH_BETWEEN = 1.2  # ratio of the longest path with the time between its tasks to the path without it, worth telling
 
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
@@ -35,7 +35,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
 
 @FEWER_ITEMS_THAN_WORKERS.finds
 def fewer_items_than_workers(case: SweepCase) -> Finding | None:
-    """There are fewer items than threads, which is nobody's fault."""
+    """There are fewer items than threads; nobody is to blame."""
     found = put_down_to(case, FEWER_ITEMS_THAN_WORKERS)
     if not found:
         return None
@@ -72,7 +72,7 @@ SEQUENTIAL_GRAPH = SweepCause(
 
 @SEQUENTIAL_GRAPH.finds
 def sequential_graph(case: SweepCase) -> Finding | None:
-    """There are tasks enough, but they wait for each other."""
+    """There are enough tasks, but they wait for each other."""
     found = put_down_to(case, SEQUENTIAL_GRAPH)
     if not found:
         return None
@@ -116,7 +116,7 @@ UNEVEN_WAVES = SweepCause(
 
 @UNEVEN_WAVES.finds
 def uneven_waves(case: SweepCase) -> Finding | None:
-    """Equal tasks that do not divide by the threads: the last wave is not full."""
+    """Equal tasks whose number is no multiple of the threads: the last wave is not full."""
     found = put_down_to(case, UNEVEN_WAVES)
     if not found:
         return None

@@ -43,7 +43,7 @@ LARGE_GRAPH = TrialCause(
 )
 
 
-LIKE = 1.1  # largest ratio of two sums of bytes that count as the same data
+LIKE = 1.1  # largest ratio of two numbers of bytes that count as the same data
 ONLY_NEEDED = Remedy(
     "send only the tasks that are needed: `[x] = dask.optimize(x)` before `x` is computed or passed on, or "
     "`df.partitions[i]` in place of `df.to_delayed()[i]`"
@@ -52,7 +52,7 @@ ONLY_NEEDED = Remedy(
 
 @LARGE_GRAPH.finds
 def large_graph(observation: Observation) -> Finding | None:
-    """`lost_s`: threads without work while such a graph is sent or taken in (the intake may precede the first task)."""
+    """`lost_s`: threads idle while a large graph is sent or the scheduler takes it in, even before the first task."""
     sent = submissions(observation)
     which = large(sent) | needless(observation)
     if not which.any():
@@ -68,7 +68,7 @@ def large_graph(observation: Observation) -> Finding | None:
     under_way_s = float(free.seconds[free.sends][:, [BEFORE, BETWEEN]].sum())
     packed = packing(observation)
     in_loop = packed if packed is not None and packed.nbytes >= LARGE_BYTES else None
-    if in_loop is not None:  # idle time between the first graph and the last is one loss
+    if in_loop is not None:  # in a loop, all idle time between the first graph and the last is one loss
         within_s, under_way_s = in_loop.idle_s, float(free.seconds[free.sends][:, BEFORE].sum())
     lost_s = observation.threads * before_s + within_s + under_way_s
     share = lost_s / (observation.threads * max(observation.measured.elapsed, makespan + before_s))
@@ -128,7 +128,7 @@ def large_graph(observation: Observation) -> Finding | None:
 
 
 def _gathered(observation: Observation, before: float, nbytes: int) -> str:
-    """Prefix of tasks whose results, which no task needed, are as large as a graph that was sent later; else empty."""
+    """Prefix whose results no task needed and have as many bytes as a graph sent later (fetched, resent); or empty."""
     own = np.where(observation.measured.stop <= before, kept_results(observation), 0.0)
     if not nbytes / LIKE <= own.sum() <= LIKE * nbytes:
         return ""

@@ -12,7 +12,7 @@ from scalescope.model.records import JOBLIB, LOCAL, PAST_THE_CLUSTER
 from scalescope.model.words import duration
 
 RUN = "client.run"
-# What computed without the cluster, and the remedy
+# Text and remedy for each library that computed without the cluster
 SAID = {
     LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
@@ -49,7 +49,7 @@ LOCAL_SCHEDULER = TrialCause(
 
 @LOCAL_SCHEDULER.finds
 def local_scheduler(observation: Observation) -> Finding | None:
-    """`lost_s`: all threads, while such a scheduler computed and the cluster had no task."""
+    """`lost_s`: all threads, while a local scheduler or joblib computed and the cluster had no task."""
     past = PAST_THE_CLUSTER if observation.attempts is not None else (*PAST_THE_CLUSTER, RUN)
     chosen = np.array([what in past for what in observation.column("client", "what")], dtype=bool)
     seconds, whole_s = observation.numbers("client", "seconds"), observation.trial.real_s

@@ -10,7 +10,7 @@ from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
 FROM_ARRAY = "dask.array.core.getter"  # frame that reads a chunk of the source of `from_array`
-# Remedies by that frame, or by the last name of the call that waits.
+# Remedies by `FROM_ARRAY`, or by the last name of the call that waits.
 REMEDIES = {
     "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
     "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",
@@ -79,9 +79,9 @@ def lock_bound(observation: Observation) -> Finding | None:
 
 
 def _saved_s(observation: Observation, spent: Spent, *, turns: bool) -> float:
-    """Seconds of the call, if no task waited for another: each then takes as long as the shortest does.
+    """Seconds by which the call gets shorter if no task waits for another: each then takes as long as the shortest.
 
-    None are promised where one writer or server is served at a time: its own work stays.
+    0 where a writer or server does one task's work at a time: that work stays.
     """
     if turns or spent.in_database:
         return 0.0

@@ -35,8 +35,8 @@ from scalescope.model.words import percent, plural
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
 MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # advice for workers of one thread
-MOSTLY = 0.5  # share of something that counts as most of it
-UNUSED = 1 / 3  # share of the held results that no task needs any more, from which releasing them is the remedy
+MOSTLY = 0.5  # share that counts as most
+UNUSED = 1 / 3  # least share of the held results that no task needs any more, for their release to be the remedy
 MANY_TIMES = 10  # most workers that are advised, as a multiple of those there are
 MOST_PAUSED = 50  # most workers whose time after a pause is examined, the longest paused first
 
@@ -56,7 +56,7 @@ MEMORY_SPILL = TrialCause(
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `spill`, waits that event loops busy with the disk can have caused, and shorter pauses."""
+    """`lost_s`: the worker-time part `spill`, waits for event loops busy with the disk, and shorter pauses."""
     if moved_bytes(observation) >= WORTH_TELLING:  # gpu-memory-full reports moves to the host
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
@@ -149,7 +149,7 @@ def _words(observation: Observation, held: HeldResults) -> str:
 
 
 def _by_graph(observation: Observation) -> str:
-    """The remedy where no samples of memory are left, as of a script that was killed."""
+    """The remedy if no samples of memory are left, as with a killed script."""
     if not limit_of_workers(observation) or observation.attempts is None:
         return MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
     if block := large_block(observation):
@@ -162,7 +162,7 @@ def _by_graph(observation: Observation) -> str:
 
 
 def _keep_less(observation: Observation) -> str:
-    """The remedy where no larger limit is known to help, or the host has no more."""
+    """The remedy where no larger limit is known to help, or the host has no more memory."""
     fewer = ", run fewer tasks at once (`threads_per_worker`)" if SEVERAL_THREADS.holds(observation) else ""
     return f"make the partitions smaller{fewer}, and {KEPT_BESIDES}"
 
@@ -231,9 +231,9 @@ MEMORY_PAUSED = TrialCause(
 
 @MEMORY_PAUSED.finds
 def memory_paused(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `paused` while tasks waited, and idle threads of these workers afterwards while tasks waited.
+    """`lost_s`: time in pauses while tasks waited, and later idle threads of the paused workers while tasks waited.
 
-    All of the trial where nothing moved any more. As many idle threads as before the pause are not counted.
+    If the trial stood still, all of its time is lost. As many idle threads as before the pause are not counted.
     """
     if observation.standstill is not None or observation.attempts is None:
         return _stopped(observation)
@@ -301,7 +301,7 @@ def _stopped(observation: Observation) -> Finding | None:
 
 @once
 def _paused(observation: Observation) -> float:
-    """Thread-seconds in pauses, by the share of their time in which tasks waited for a thread."""
+    """Thread-seconds in pauses, each weighted with the share of its time in which tasks waited for a thread."""
     pauses, line = observation.measured.pauses, timeline(observation)
     inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
     length = float((pauses.end - pauses.begin).sum())
@@ -309,7 +309,7 @@ def _paused(observation: Observation) -> float:
 
 
 def _after_pauses(observation: Observation) -> float:
-    """Thread-seconds in which workers that had paused were idle while tasks waited, beyond their rate before.
+    """Thread-seconds in which workers that had paused were idle while tasks waited, beyond their idle rate before.
 
     Time for which tasks waited for disks is left out.
     """

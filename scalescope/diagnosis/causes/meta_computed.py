@@ -1,4 +1,4 @@
-"""A call that should be lazy has the cluster compute a partition, to learn which columns there are."""
+"""A call that should be lazy makes the cluster compute a partition, only to learn its columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ META_COMPUTED = TrialCause(
 
 @META_COMPUTED.finds
 def meta_computed(observation: Observation) -> Finding | None:
-    """`lost_s`: idle threads while the client waited in these calls, and the tasks that it sent there."""
+    """`lost_s`: threads idle while the client waited in these calls, and thread-seconds of the tasks sent there."""
     own, line, attempts = sent_for_meta(observation), timeline(observation), observation.measured
     rows = np.flatnonzero(_called(observation) & observation.client_waits)
     if not len(rows) or not own.any():
@@ -63,11 +63,11 @@ def meta_computed(observation: Observation) -> Finding | None:
 
 @once
 def sent_for_meta(observation: Observation) -> Bools:
-    """The attempts at tasks that the client sent in a call that learns columns."""
+    """Attempts of tasks that the client sent within a call that learns columns."""
     attempts, called = observation.measured, _called(observation)
     begin, end = (each[called][:, None] for each in observation.client_spans)
     sent = observation.numbers("graphs", "time") - attempts.epoch
-    there = np.append(False, ((sent >= begin) & (sent <= end)).any(axis=0))  # indices are numbers of graphs, from 1
+    there = np.append(False, ((sent >= begin) & (sent <= end)).any(axis=0))  # graphs count from 1; 0 is unknown
     return there[np.where(attempts.graph < len(there), attempts.graph, 0)]
 
 

@@ -19,7 +19,7 @@ from scalescope.model.words import percent, plural
 
 WIDER = 2  # least ratio of the tasks of another stage to those of the narrow one
 FAN_IN = 8  # most results that a task of a tree combines, as in Dask's own trees (`split_every`)
-WIDE = 0.5  # tasks of the widest stage per thread, up to which the whole graph is narrow
+WIDE = 0.5  # most tasks of the widest stage per thread, for the whole graph to count as narrow
 
 NARROW_STAGE = TrialCause(
     code="narrow-stage",
@@ -41,16 +41,16 @@ NARROW_STAGE = TrialCause(
 
 @dataclass(frozen=True)
 class _NarrowStage:
-    prefix: str  # prefix of its tasks
-    tasks: int  # tasks of its largest batch
-    batches: int  # number of its batches
-    blamed_s: float  # thread-seconds without a task that a wider stage would have filled
-    ran_s: float  # seconds in which one of its batches ran
+    prefix: str  # prefix of the stage's tasks
+    tasks: int  # tasks of the stage's largest batch
+    batches: int  # number of batches of the stage
+    blamed_s: float  # thread-seconds without a task that a wider stage would have used
+    ran_s: float  # seconds in which any batch of the stage ran
 
 
 @NARROW_STAGE.finds
 def narrow_stage(observation: Observation) -> Finding | None:
-    """`lost_s`: threads without a task while narrow stages ran, beyond one for each of their tasks."""
+    """`lost_s`: threads without a task while narrow stages ran, beyond one thread for each task of such a stage."""
     if not observation.noteworthy(*WITHOUT_TASKS):
         return None
     found = _narrow(observation)
@@ -107,7 +107,7 @@ def _narrow(observation: Observation) -> list[_NarrowStage]:
 
 
 def _blamed_s(observation: Observation, tasks: Ints, sizes: Ints) -> Floats:
-    """Idle thread-seconds charged to each attempt, as far as a stage as wide as the threads would have used them."""
+    """Idle thread-seconds charged to each attempt: those that a stage with a task for every thread would have used."""
     line, stop = timeline(observation), observation.measured.stop
     begin, busy = occupied_from(observation), np.maximum(line.occupied, 1.0)
     blamed = np.zeros(len(tasks))
@@ -125,7 +125,7 @@ def _widest(observation: Observation) -> tuple[str, int]:
 
 
 def _excused(observation: Observation) -> Bools:
-    """Batches that are no narrow stage: their tasks send tasks, need each other, or arrive one by one in a loop."""
+    """Batches that do not count as narrow: their tasks send tasks, need each other, or come one by one in a loop."""
     attempts, found = observation.measured, task_batches(observation)
     count = len(found.size)
     excused = np.zeros(count, dtype=bool)
@@ -139,7 +139,7 @@ def _excused(observation: Observation) -> Bools:
     fed[batch[here]] = True
     _, prefix = task_prefixes(observation)
     alike = here[prefix[here] == prefix[there]]
-    combined = np.bincount(alike, minlength=len(batch))[alike]  # results of its own prefix that each task needs
+    combined = np.bincount(alike, minlength=len(batch))[alike]  # number of results of its prefix that each task needs
     excused[batch[alike[combined <= FAN_IN]]] = True
     begins = found.first[:-1]
     if (sent := loop(observation)) is not None:

@@ -41,7 +41,7 @@ NESTED_CLIENT = TrialCause(
 
 @NESTED_CLIENT.finds
 def nested_client(observation: Observation) -> Finding | None:
-    """`lost_s`: threads held by waiting parents, or idle while these send in turn, and repeated side inputs."""
+    """`lost_s`: threads held by waiting parents or idle while parents send in turn, and repeated side inputs."""
     if deadlock := _deadlock(observation):
         return deadlock
     sent = submissions(observation)
@@ -100,7 +100,7 @@ def _side_inputs_s(attempts: Attempts, inside: Nested) -> float:
 
 
 def _deadlock(observation: Observation) -> Finding | None:
-    """Tasks that wait for results hold all threads of a worker, while other tasks lack a thread."""
+    """Tasks that wait for results hold all threads of a worker, while the awaited tasks lack a thread."""
     found = observation.standstill
     if found is None:
         return None

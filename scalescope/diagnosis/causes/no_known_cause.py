@@ -1,4 +1,4 @@
-"""Verdicts that name no cause: healthy, too short to say, or idle for an unknown reason."""
+"""Verdicts without a cause: healthy, too short to judge, or idle for an unknown reason."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _left_out(summary: PointSummary) -> str:
     return said if elsewhere > 0 else ""
 
 
-# Seconds of a call, and of all its tasks, below which it is too short to find a fault in it
+# Least seconds of a call, and least thread-seconds of all its tasks, for a fault to be found in it
 SHORT_CALL_S, SHORT_WORK_S = 2.0, 0.5
 
 
@@ -74,7 +74,7 @@ TOO_SHORT = SweepCause(
 
 @TOO_SHORT.finds
 def too_short(case: SweepCase) -> Finding | None:
-    """Find trials too short to judge; other findings then count as information."""
+    """Find trials that are too short to judge; all other findings then count as information."""
     found = [metrics for _, metrics in case.measured]
     if not found or not all(map(is_trifle, found)) or not case.sweep.cluster.real_time:
         return None
@@ -91,7 +91,7 @@ def too_short(case: SweepCase) -> Finding | None:
 
 
 IDLE_PARTS = tuple(part for part in WORKER_TIME if part not in (*WORKING, OTHER_CLUSTER))
-MOSTLY = 0.5  # share of the idle worker time that known causes must explain; else the cause is unknown
+MOSTLY = 0.5  # share of the idle worker time that known causes must explain; if they explain less, the cause is unknown
 
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
@@ -141,7 +141,7 @@ OF_A_SCRIPT = {
     "no_runnable_task": "next, divide the input into twice as many partitions: if the time falls, there were too few",
     "not_assigned": "next, give each task more to do: if the idle time goes, the scheduler was the limit",
 }
-# What to try next with a sweep, in which more can be varied.
+# What to try next with a sweep, which can vary more than a script or block.
 NEXT_EXPERIMENT: dict[str, str] = {
     "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
     "serialisation": "next, look for large objects inside tasks (scatter them) and run again",

@@ -30,7 +30,7 @@ LATE_WORKERS = TrialCause(
 
 @LATE_WORKERS.finds
 def late_workers(observation: Observation) -> Finding | None:
-    """`lost_s`: missing threads that tasks waited for, and newcomers idle while tasks waited elsewhere."""
+    """`lost_s`: threads that came late while tasks waited, and new workers idle while tasks waited elsewhere."""
     late, attempts = late_workers_of(observation), observation.measured
     lost_s = late.missing_s + late.idle_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -63,7 +63,7 @@ def late_workers(observation: Observation) -> Finding | None:
 
 
 def _worth_waiting(until_s: float) -> Premise[Observation]:
-    """Premise that all work ends sooner if no task is sent before `until_s` seconds."""
+    """Premise that all work ends sooner if tasks are sent only after `until_s` seconds."""
     return Premise(
         "Waiting for the workers takes less time than doing without them.",
         lambda trial: until_s + trial.seconds("busy") / trial.threads < trial.measured.makespan,
@@ -87,7 +87,7 @@ DATA_LOCALITY = TrialCause(
 
 @DATA_LOCALITY.finds
 def data_locality(observation: Observation) -> Finding | None:
-    """`lost_s`: the smaller of such tasks waiting and of threads idle on other workers, over time."""
+    """`lost_s`: over time, the smaller of two numbers: such tasks waiting, and threads idle on other workers."""
     local, attempts = tasks_near_data(observation), observation.measured
     if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
         return None
@@ -140,7 +140,7 @@ def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tupl
 
 
 def _dear_to_move(observation: Observation, local: TasksNearData) -> bool:
-    """Whether the inputs of a task take longer to another worker, as Dask expects it, than the task takes."""
+    """Whether Dask expects moving a task's inputs to another worker to take longer than the task."""
     used, made = task_needs(observation)
     chosen = np.isin(used, local.tasks)
     nbytes = float(task_column(observation, "nbytes")[made[chosen]].sum()) / max(len(local.tasks), 1)

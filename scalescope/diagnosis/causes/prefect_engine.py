@@ -17,10 +17,10 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import number, percent, plural
 
-TIMES = 2.0  # least ratio of Prefect's time to that of functions; a busy host needs half a second a task
-MOSTLY = 0.5  # share of Prefect's time from which one part of it is named; share of graphs from which calls carry data
+TIMES = 2.0  # least ratio of Prefect's time to that of the functions; on a busy host, Prefect takes 0.5 s per task
+MOSTLY = 0.5  # least share of Prefect's time for one part to be named; share of graphs from which calls carry data
 
-# Causes of flows whose calls carry data
+# Causes that take precedence in flows whose calls carry data
 OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)
 
 PREFECT_SERVER = TrialCause(
@@ -41,7 +41,7 @@ PREFECT_SERVER = TrialCause(
 
 @PREFECT_SERVER.finds
 def prefect_server_in_workers(observation: Observation) -> Finding | None:
-    """`lost_s`: what tasks waited for the start of these servers."""
+    """`lost_s`: thread-seconds that tasks waited for temporary Prefect servers to start."""
     found = prefect_seconds(observation).values()
     lost_s, servers = sum(each.server for each in found), sum(each.servers for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -85,13 +85,13 @@ PREFECT_OVERHEAD = TrialCause(
 
 @PREFECT_OVERHEAD.finds
 def prefect_overhead(observation: Observation) -> Finding | None:
-    """`lost_s`: time in such tasks outside of their functions, without waits, retries and servers."""
+    """`lost_s`: thread-seconds of Prefect tasks outside of their functions, without waits, retries and servers."""
     found = [each for each in prefect_seconds(observation).values() if each.tasks]
     sent = submissions(observation)
     carries_data = bool(heavy(sent).sum() > MOSTLY * len(sent.time))
     if not found or (carries_data and _other_cause(observation)):
         return None
-    if carries_data:  # the first tasks also unpack what they carry, which is not imported once
+    if carries_data:  # first tasks also unpack the data of their calls, so their extra time is no one-time cost
         found = [replace(each, engine=each.engine + each.first, first=0.0) for each in found]
     lost_s = sum(map(_avoidable_s, found))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -124,7 +124,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         + (largest_part(observation) if carries_data else ""),
         Remedy(
             remedy,
-            # one task of each thread keeps its cost
+            # each thread still pays for one task
             saved_s=max(lost_s / observation.threads - around, 0.0),
             shorter_s=max(lost_s - observation.threads * around, 0.0),
         ),
@@ -156,7 +156,7 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
 
 
 def _avoidable_s(each: PrefectSeconds) -> float:
-    """Seconds around the functions of a prefix that can be saved: all of them, if functions are short beside them."""
+    """Seconds around the functions of a prefix that can be saved: all of them, if the functions are much shorter."""
     return each.around if each.around > TIMES * each.function else each.persist + each.hash
 
 

@@ -21,8 +21,8 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
-DIFFERENT = 2  # fewest different calls that count as the same work when they are repeated
-HALF = 0.5  # share of the repeated work that the client spent in `set_index`, from which `set_index` is the reason
+DIFFERENT = 2  # fewest different calls, each repeated, that count as repeated work
+HALF = 0.5  # least share of the repeated work that the client spent in `set_index`, for it to be the reason
 DIVISIONS = (
     "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
     "data once to find them"
@@ -59,7 +59,7 @@ RECOMPUTATION = TrialCause(
 
 @RECOMPUTATION.finds
 def recomputation(observation: Observation) -> Finding | None:
-    """`lost_s`: all computations of a task but the last, unless its result died with its worker."""
+    """`lost_s`: all computations of a task except the last, unless its result died with its worker."""
     attempts, again = observation.measured, _computed_again(observation)
     if again is None:
         return _fused(observation)
@@ -102,7 +102,7 @@ def _set_index_s(observation: Observation) -> float:
 
 
 def _fused(observation: Observation) -> Finding | None:
-    # The samples that both prefixes have in common are the work done twice.
+    # Samples of calls that both prefixes have in common are the work done twice.
     rows, profiles = [], inside(observation)
     for _, told in observation.events(AGAIN):
         later, before = (profiles.get(str(told[name])) for name in ("prefix", "first"))
@@ -136,7 +136,7 @@ def _fused(observation: Observation) -> Finding | None:
 
 
 def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks: int, calls: int) -> Finding | None:
-    if calls < DIFFERENT:  # one call, made again and again, is rather a simulation
+    if calls < DIFFERENT:  # a single call made many times is more likely a simulation
         return None
     share, place = percent(observation.share_of(lost_s)), asked_at(observation)
     at_once = len(np.unique(observation.measured.graph[of_prefix(observation, prefix)])) <= 1

@@ -1,4 +1,4 @@
-"""Attempts that raised and were made again."""
+"""Attempts that raised an error and were repeated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETRIED_TASKS = TrialCause(
 
 @RETRIED_TASKS.finds
 def retried_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: durations of attempts that raised, whether or not a later one succeeded; or waits between retries."""
+    """`lost_s`: durations of attempts that raised, even if none succeeded later; or waits between retries."""
     if within := _by_prefect(observation) or _by_themselves(observation):
         return within
     attempts = observation.measured
@@ -43,7 +43,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
     killed = given_up(observation)
     if killed:
         erred &= ~np.isin(attempts.key, list(killed))
-    if observation.trial.state is TrialState.FAILED:  # an error that ended the work was not tried again
+    if observation.trial.state is TrialState.FAILED:  # the error that ended the work was not retried
         tried = observation.numbers("tasks", "retries")[attempts.row] > 0
         erred &= np.isin(attempts.key, [key for key, again in zip(attempts.key, tried, strict=True) if again])
     lost_s = float((attempts.stop - attempts.start)[erred].sum())
@@ -97,7 +97,7 @@ def _by_prefect(observation: Observation) -> Finding | None:
 
 
 def _by_themselves(observation: Observation) -> Finding | None:
-    """The finding for tasks that sleep before they repeat a failed call, and keep their threads while asleep."""
+    """The finding for tasks that sleep between tries of a failing call, and keep their threads meanwhile."""
     found = waits(observation).get(RETRY)
     if found is None or (share := observation.share_of(found.seconds)) < NOTEWORTHY:
         return None

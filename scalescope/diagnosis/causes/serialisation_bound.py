@@ -27,9 +27,9 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-ONE_OFF = 0.7  # share of the time in first tasks of workers, from which imports are the reason
-IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which an import is the reason
-IMPORTS = 0.2  # least share of worker time of imports that are mentioned
+ONE_OFF = 0.7  # least share of the handing-over time in workers' first tasks, for imports to be the reason
+IMPORT_S = 0.25  # least mean seconds to hand over a thread's first task, for an import to be the reason
+IMPORTS = 0.2  # least share of worker time spent on imports that a finding mentions
 PRELOAD = (
     "import the modules of the tasks when workers start (`distributed.worker.preload`, `--preload MODULE`), or measure "
     "with `warmups: 1`"
@@ -56,7 +56,7 @@ SERIALISATION_BOUND = TrialCause(
 
 @SERIALISATION_BOUND.finds
 def serialisation_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `serialisation`, or idle threads whose next task was on the worker, and packing."""
+    """`lost_s`: worker-time part `serialisation`, or idle threads whose next task was on the worker; and packing."""
     if observation.noteworthy("serialisation"):
         return _unpacking(observation)
     return _heavy_tasks(observation) or _first_tasks(observation)
@@ -162,7 +162,7 @@ def _first_tasks(observation: Observation) -> Finding | None:
 
 
 def _packed_s(observation: Observation) -> float:
-    """Thread-seconds idle while the client packs calls that carry data, in graphs that are not large."""
+    """Thread-seconds idle while the client packs calls that carry data, without large graphs."""
     sent, packed = submissions(observation), packing(observation)
     in_loop = packed.idle_s if packed is not None and packed.nbytes < LARGE_BYTES else 0.0
     if not (heavy(sent) & ~large(sent)).any():

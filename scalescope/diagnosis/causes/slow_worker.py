@@ -1,4 +1,4 @@
-"""One worker, or a few, are slower whatever they run."""
+"""A worker, or a few workers, are slower at all tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
-COMPUTES = 0.5  # least cores per running task for CPU seconds to tell how fast a processor is
+COMPUTES = 0.5  # least cores used per running task, for CPU seconds to show how fast a processor is
 
 SLOW_WORKER = TrialCause(
     code="slow-worker",
@@ -49,7 +49,7 @@ SLOW_WORKER = TrialCause(
 
 @SLOW_WORKER.finds
 def slow_worker(observation: Observation) -> Finding | None:
-    """`lost_s`: computing beyond the median worker's, and threads idle until slow workers finish a batch."""
+    """`lost_s`: computing time beyond the median worker's, and threads idle until slow workers finish a batch."""
     slow = slow_workers(observation)
     if not slow:
         return None
@@ -166,14 +166,14 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
 
 
 def _prefixes_on(observation: Observation, worker: int) -> list[str]:
-    """Prefixes of which the worker ran two tasks or more."""
+    """Prefixes with at least two tasks on the worker."""
     attempts, (names, place) = observation.measured, task_prefixes(observation)
     count = np.bincount(place[attempts.useful & (attempts.worker == worker)], minlength=len(names))
     return [names[each] for each in np.flatnonzero(count >= 2).tolist()]
 
 
 def _shares_host(observation: Observation, slow: Sequence[int]) -> bool:
-    """Whether others share the host of a slow worker; a worker of an emulated cluster, or with a GPU, is a machine."""
+    """Whether other workers share a slow worker's host; an emulated worker, or one with a GPU, counts as a host."""
     emulated = observation.trial.virtual or "emulation" in (observation.trial.facts.get("cluster") or {})
     if emulated or on_gpu(observation):
         return False
@@ -195,7 +195,7 @@ def _without_core(observation: Observation) -> Floats:
 
 
 def _cores_of_a_task(observation: Observation) -> Floats:
-    """Cores that a running task of each worker kept busy; NaN where its process did not tell enough."""
+    """Cores that a running task of each worker kept busy; NaN where its process reported too little."""
     found, count = samples(observation), len(observation.measured.addresses)
     if found is None or in_one_process(observation):
         return np.full(count, np.nan)

@@ -31,7 +31,7 @@ from scalescope.model import words
 from scalescope.model.finding import IN_FLIGHT, Evidence, Finding, Place, Severity
 from scalescope.model.words import percent, plural
 
-ROUND = 6  # fewest tasks of a graph that counts as a narrow round, not as one item of a loop
+ROUND = 6  # fewest tasks of a graph that counts as a narrow round instead of one item of a loop
 
 OF_JOBLIB = re.compile(r"batch_of_.+_calls")  # names of the tasks that joblib's Dask backend sends
 
@@ -55,7 +55,7 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
 
 @RESULTS_AWAITED_IN_LOOP.finds
 def results_awaited_in_loop(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle with no task waiting, from the first graph on; or during calls of actors."""
+    """`lost_s`: threads idle with no task waiting, from the first graph on; or idle during calls of actors."""
     if (called := one_by_one(observation)) is not None:
         idle = percent(observation.share_of(called.lost_s))
         return RESULTS_AWAITED_IN_LOOP.finding(
@@ -77,7 +77,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         return None
     prefix, fills = most_common_prefix(observation), found.width >= threads
     lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
-    if fills:  # beyond the last wave of equal tasks, idle time has other causes
+    if fills:  # rounds fill the threads: only idle time of their last waves counts
         lost_s = min(lost_s, found.graphs * last_wave_s(int(found.width), threads, _mean_s(observation, prefix)))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
@@ -109,7 +109,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
 
 
 def _a_few_at_a_time(observation: Observation, prefix: str) -> Remedy | None:
-    """The remedy where the results of all tasks do not fit into memory; its effect is not known."""
+    """The remedy if the results of all tasks together do not fit into memory; its effect is not known."""
     if RESULTS_FIT.holds(observation):
         return None
     enough = 2 * observation.threads
@@ -243,7 +243,7 @@ def slow_submission(observation: Observation) -> Finding | None:
 
 
 def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tuple[Place | None, Remedy]:
-    """What makes the loop send faster, and the line that it concerns."""
+    """Remedy that makes the loop send faster, and the line to change."""
     if (hashes := hashing(observation, found)) is not None:
         place, call, hashed_s = hashes
         if sent_again(observation):

@@ -42,12 +42,12 @@ REMEDIES = {
         "compress less (`compresslevel=1`, `preset=0`; 9 is what gzip does otherwise), or not at all",
     ),
 }
-SAVES = {DATES: 0.9}  # share of the time that the remedy saves, if not all of it
+SAVES = {DATES: 0.9}  # share of the overhead that the remedy saves; 1 for other kinds
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
 KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
-MOSTLY = 0.5  # share of the imports in first tasks of workers, from which each worker imports once
-ALSO = 0.8  # ratio of a repeated call to the largest other overhead, from which the call is named
+MOSTLY = 0.5  # least share of the imports in first tasks of workers, for each worker to count as importing once
+ALSO = 0.8  # least ratio of a repeated call to the largest other overhead, for the call to be named
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
@@ -73,7 +73,7 @@ TASK_OVERHEAD = TrialCause(
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: busy thread-seconds in the largest overhead around the work, or in a call that each task repeats."""
-    found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # for prefect-overhead
+    found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # see prefect-overhead
     most_s = max((spent.seconds for spent in found.values()), default=0.0)
     if (same := same_call(observation)) is not None and same.seconds >= ALSO * most_s:
         return _loaded_again(observation, same)
@@ -88,7 +88,7 @@ def task_overhead(observation: Observation) -> Finding | None:
     once = kind == IMPORT and first_tasks_s(observation, spent.prefix) >= MOSTLY * spent.seconds
     remedy = REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE")
     saves = 0.0 if "iterrows" in what else SAVES.get(kind, 1.0)  # `iterrows` also takes values out of rows
-    moves = once and observation.made_at is not None  # the script's own workers would import as long, earlier
+    moves = once and observation.made_at is not None  # workers that the script starts would import as long, earlier
     return TASK_OVERHEAD.finding(
         observation,
         spent.seconds,
@@ -128,7 +128,7 @@ def _loaded_again(observation: Observation, same: SameCall) -> Finding | None:
 
 
 def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
-    """Name of what took the time, and the frames above it."""
+    """Overhead in words, such as importing a module, and the frames above it."""
     path = spent.path
     if kind == IMPORT:
         at = next((i for i, frame in enumerate(path) if frame.startswith("importlib.")), len(path))

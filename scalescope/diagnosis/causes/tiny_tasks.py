@@ -1,4 +1,4 @@
-"""Tasks are shorter than what it takes to handle them."""
+"""Tasks are shorter than the time that scheduler and workers need to handle them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
-SLOW_S = 0.005  # seconds from a free thread to its next task, from which the worker counts as slow
-TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny anywhere; seconds of the call that are worth a word
+SLOW_S = 0.005  # least seconds from a free thread to its next task, for the worker to count as slow to begin tasks
+TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny on any host; least seconds of the call between tasks
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; fewer never cost noticeable time
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # smallest and largest proposed partition, in bytes
-KNOWN_BYTES = 2**10  # least bytes of a partition that are shown; records of a killed script have fewer
-ROOM = 10  # partitions of the proposed size that fit into the memory of a thread
+KNOWN_BYTES = 2**10  # least bytes of a partition that a text shows; records of a killed script have fewer
+ROOM = 10  # least number of partitions of the proposed size that must fit into the memory of a thread
 EACH = 4  # least number of partitions for each thread after the change
 
 TINY_TASKS = TrialCause(
@@ -55,7 +55,7 @@ TINY_TASKS = TrialCause(
 
 @TINY_TASKS.finds
 def tiny_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `not_assigned`, less what restrictions, locality and late workers explain."""
+    """`lost_s`: the worker-time part `not_assigned`, less what restrictions, locality and late workers explain."""
     attempts = observation.measured
     blocked = on_event_loops(observation)
     if not observation.noteworthy("not_assigned") or (blocked and observation.share_of(blocked.seconds) >= NOTEWORTHY):
@@ -76,7 +76,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         between_s = max(float(np.median(between[useful])), 0.0)
         felt = mean_s <= TINY_S and between_s * len(durations) >= FELT_S * threads
         here = host(observation)
-        full = here is not None and here.crowded and mean_s > TINY_S  # on it every process is slow to begin tasks
+        full = here is not None and here.crowded and mean_s > TINY_S  # on a full host, every process begins tasks late
         worker_s = slow_s if slow_s >= SLOW_S and not full else between_s if felt else 0.0
         lost_s = min(lost_s, worker_s * len(durations))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -139,13 +139,13 @@ class _Larger:
     said: str  # sentence about the call, with a leading space
     remedy: str
     times: float  # ratio of the proposed size of a partition to the present one
-    nbytes: float  # bytes of the result of a task for one of today's partitions
+    nbytes: float  # bytes of the result of a task on one present partition
     evidence: tuple[Evidence, ...]
 
 
 def _larger(observation: Observation, wanted: int) -> _Larger | None:
-    # `wanted` times as much in each partition, at least 16 MiB, as far as memory and threads allow: bytes do
-    # not depend on how busy the host is.
+    # Each partition gets `wanted` times as much, and at least 16 MiB, as far as memory and threads allow: unlike
+    # durations, bytes do not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
     ended = observation.trial.state is TrialState.FAILED  # a failed trial may have ended before all tasks had begun
     made = [

@@ -32,8 +32,8 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
 from scalescope.model.words import plural
 
-MINOR = 0.20  # share of worker time below which the severity is low
-ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
+MINOR = 0.20  # share of worker time; a cause that costs less is of low severity
+ABOUT_HALF = 0.45  # least share of worker time for high severity; 51 partitions on 100 workers reach it
 # Options that make more partitions, where the call is not known.
 PARTS = ": smaller `chunks=` of an array, a smaller `blocksize=` of a reader, `npartitions=`, or more calls"
 
@@ -61,12 +61,12 @@ TOO_FEW_PARTITIONS = SweepCause(
 
 @TOO_FEW_PARTITIONS.finds
 def too_few_partitions(case: SweepCase) -> Finding | None:
-    """The graph never has as many tasks at once as there are threads, although there are items enough."""
+    """The graph never has as many tasks at once as there are threads, although there are enough items."""
     found = put_down_to(case, TOO_FEW_PARTITIONS)
     if not found:
         return None
     worst, metrics = found[0]
-    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # one release
+    alike = [item for item in found if item[0].point.environment == worst.point.environment]  # same library versions
     rule, confidence = (None, 0.9) if _partitions_asked(worst) else _rule_of(case, alike)
     idle = case.idle(worst)
     severity = Severity.LOW if idle < MINOR else Severity.MEDIUM if idle < ABOUT_HALF else Severity.HIGH
@@ -95,7 +95,7 @@ def _partitions_asked(summary: PointSummary) -> str:
 
 
 def _by_default(found: Sequence[Measured]) -> set[tuple[int, int]]:
-    """Pairs of items and tasks of the widest stage, where the partitions were left to a library."""
+    """(items, tasks of the widest stage) of points whose number of partitions a library chose."""
     return {
         (summary.items, summary.partitions)
         for summary, _ in found
@@ -112,7 +112,7 @@ def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule 
         return rule, 1.0
     if calls:
         return None, 0.9
-    # Without a known call of the workload, only the numbers count: they must agree more than once.
+    # Without a known call of the workload, only the numbers count: two different ones must fit the rule.
     several = len({partitions for _, partitions in counts}) > 1
     return (rule, 0.7) if rule is not None and several else (None, 0.9)
 
@@ -173,7 +173,7 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
 
 def _block(worst: PointSummary) -> tuple[Evidence, ...]:
     origin = worst.origin
-    size = None if origin is None else 0 if origin.nbytes == 0 else block(origin, _enough(worst))  # 0: cannot be cut
+    size = None if origin is None else 0 if origin.nbytes == 0 else block(origin, _enough(worst))  # 0: can't be cut
     return () if size is None else (Evidence(BLOCK, size, "sizes of the files"),)
 
 
@@ -183,7 +183,7 @@ def _enough(summary: PointSummary) -> int:
 
 
 def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:
-    """The makespan on as many threads as there can be partitions, at least ceil(items / threads) × T1 / items."""
+    """Predicted makespan on as many threads as there can be partitions: at least ceil(items / threads) × T1 / items."""
     point, items, enough = worst.point, worst.items, _enough(worst)
     makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
     if items:

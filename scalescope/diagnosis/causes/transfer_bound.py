@@ -16,14 +16,14 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import percent, plural
 
-FELT_S = 0.01  # mean seconds of a fetch or of unpacking; less is the price of a message, not of data
-LARGE = 1_000_000  # mean bytes fetched per task that matter even if they came fast
+FELT_S = 0.01  # mean seconds of a fetch or of unpacking; anything shorter is the cost of a message, not of its data
+LARGE = 1_000_000  # least mean bytes fetched per task that matter even if they came fast
 OF_BAG = "shuffle-join"  # part of the prefix of tasks that bring the groups of a bag's `groupby` together
 FOLDBY = (
     "where each group is reduced to a value, call `foldby` instead of `groupby`: it reduces within each partition, so "
     "that little moves"
 )
-SHARED = 0.5  # share of the bytes moved that one result must have to be worth a broadcast
+SHARED = 0.5  # share of the moved bytes that one result must have, for a broadcast to pay
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class _MovedResults:
     """Results that went from one worker to another."""
 
     nbytes: float  # bytes of all moved results; each counts once per worker that it went to
-    most: int  # row in `tasks` of the result that sent most bytes
-    most_nbytes: float  # bytes that this result sent
-    readers: int  # number of workers that this result went to
+    most: int  # row in the table `tasks` of the result with most moved bytes
+    most_nbytes: float  # moved bytes of that result
+    readers: int  # number of workers that the result in row `most` went to
 
 
 TRANSFER_BOUND = TrialCause(
@@ -54,7 +54,7 @@ TRANSFER_BOUND = TrialCause(
 
 @TRANSFER_BOUND.finds
 def transfer_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `transfer`: idle threads whose workers fetched inputs."""
+    """`lost_s`: the worker-time part `transfer`: idle threads whose workers fetched inputs."""
     if (share := observation.share("transfer")) < NOTEWORTHY:
         return None
     attempts = observation.measured
@@ -101,7 +101,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
 
 
 def _one_worker(observation: Observation) -> dict[str, Scalar]:
-    """All threads in one process, where one real host has several workers; else nothing."""
+    """Change to all threads in one process, if one real host has several workers; else empty."""
     workers = observation.column("workers", "host")
     one = len(workers) > len(set(workers)) == 1 and not observation.trial.virtual
     return {WORKERS: 1, THREADS: observation.threads} if one else {}

@@ -16,7 +16,7 @@ ERRORS = {
     "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)"
 }
 SHOWN = 10  # points listed as evidence
-ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
+ACCOMPANIES = 0.2  # confidence that failed or invalid trials are the cause rather than a consequence
 
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",

@@ -22,9 +22,9 @@ FIRST = (
     "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
 )
 
-MOSTLY = 0.5  # share of the lost time that sending tasks at once would save, from which the client's wait is the reason
+MOSTLY = 0.5  # least share of the lost time saved by sending tasks at once, for the client's wait to be the reason
 LONGEST_FIRST = "start the longest first: `priority=`, or at the head of the list"
-NEARLY = 0.8  # share of the gain of equal parts that a better order reaches, from which the order is the remedy
+NEARLY = 0.8  # least share of the gain of equal tasks that a better order reaches, for the order to be the remedy
 ROUNDS = 3  # fewest graphs that count as rounds of the client
 
 STRAGGLER = TrialCause(
@@ -48,7 +48,7 @@ STRAGGLER = TrialCause(
 
 @STRAGGLER.finds
 def straggler(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle after the stage would have ended, had its stragglers taken the median."""
+    """`lost_s`: threads idle after the time at which the stage would have ended with stragglers of median duration."""
     held = delayed_batches(observation)[0]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -117,7 +117,7 @@ SKEWED_TASKS = TrialCause(
 
 @SKEWED_TASKS.finds
 def skewed_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle at the end of such stages, less what equal tasks leave idle in their last wave."""
+    """`lost_s`: threads idle at the end of such stages, without those that equal tasks leave idle in the last wave."""
     held = delayed_batches(observation)[1]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -165,7 +165,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
 
 
 def _longest_first_saves_s(observation: Observation, held: DelayedBatch) -> float:
-    """Seconds by which the last of these tasks, the longest, would end earlier if the longest began first."""
+    """Seconds by which the last of the batch's long tasks would end earlier if the longest began first."""
     attempts, tasks = observation.measured, held.tasks
     durations = (attempts.stop - attempts.start)[tasks]
     stage_s = max(float(durations[-1]), float(durations.sum()) / held.wide)

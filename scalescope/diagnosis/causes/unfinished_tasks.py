@@ -1,4 +1,4 @@
-"""The work ended before its tasks did."""
+"""The user's code ended before all of its tasks did."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNFINISHED_TASKS = TrialCause(
 
 @UNFINISHED_TASKS.finds
 def unfinished_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: 0, since what they would have taken is not known."""
+    """`lost_s`: 0, since the time that the unfinished tasks would have taken is not known."""
     told = [message for _, message in observation.events("unfinished")]
     if not told or not _came_to_its_end(observation):
         return None

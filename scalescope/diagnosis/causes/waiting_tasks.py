@@ -57,7 +57,7 @@ WAITING_TASKS = TrialCause(
 
 @WAITING_TASKS.finds
 def waiting_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: waits in calls of `distributed`; all of the trial, where nothing moved any more."""
+    """`lost_s`: waits in calls of `distributed`; all worker time if the trial stood still."""
     if stopped := _stopped(observation):
         return stopped
     found = waits_for_others(observation)

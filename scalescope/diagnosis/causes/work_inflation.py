@@ -14,7 +14,7 @@ from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent, plural
 
-# Ratio of work to that on fewer threads: twice the threads, 70 % busy and under 10 % faster, do 2 × 0.7 / 1.1 the work.
+# Least ratio of work to that on fewer threads; twice the threads, 70 % busy, 10 % faster, do 2 × 0.7 / 1.1 as much.
 GROWTH = 1.25
 FASTER = 1.1  # speed-up below which more threads are not worth it
 
@@ -40,12 +40,12 @@ class _WorkGrowth:
     """Growth of a point's work against a point of fewer threads."""
 
     summary: PointSummary  # the point
-    metrics: Metrics  # its measurement
+    metrics: Metrics  # measurement of the point
     fewer: Measured  # the other point and its measurement
     prefix: str  # prefix of the tasks that grew most
     before: PrefixWork  # work of these tasks at the other point
     after: PrefixWork  # work of these tasks at this point
-    excess_s: float  # thread-seconds by which the work of all prefixes grew, in one trial, without what is explained
+    excess_s: float  # thread-seconds per trial by which all prefixes' work grew, without what other findings explain
 
     @property
     def each(self) -> bool:
@@ -87,7 +87,7 @@ def _said(worst: _WorkGrowth) -> tuple[str, str]:
 
 @WORK_INFLATION.finds
 def work_inflation(case: SweepCase) -> Finding | None:
-    """`lost_s`: work beyond that at fewer threads and equal load, less what findings of trials explain."""
+    """`lost_s`: work beyond that on fewer threads at equal load, without what findings of trials explain."""
     found = [grown for points in _alike(case) for grown in _grown(case, points)]
     if not found:
         return None
@@ -126,7 +126,7 @@ def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
 
 
 def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_WorkGrowth]:
-    """Points of the most threads whose work grew, each against the point where that shows best."""
+    """Points with most threads whose work grew, each with the smaller point where the growth shows best."""
     most = points[-1][0].point.threads
     fewer = [point for point in points if point[0].point.threads < most]
     for summary, metrics in points[len(fewer) :]:
@@ -155,7 +155,7 @@ def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | 
 
 
 def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: PrefixWork) -> float:
-    """Growth of a prefix's work beyond its load; where items and tasks differ, tasks may grow with their items."""
+    """Growth of a prefix's work beyond its load; if both items and tasks differ, tasks may grow with their items."""
     if few == many and (few is not None or before.tasks == after.tasks):
         return max(after.work_s - before.work_s, 0.0)
     of_a_task = max(many / few * before.tasks / after.tasks, 1.0) if few and many else 1.0

@@ -30,27 +30,27 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import STATUS_FINISHED
 
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
-REPEATED = 2  # number of deaths with the same task present, from which the task is suspected
+REPEATED = 2  # least deaths with the same task present, for the task to be suspected
 # Error of a task whose inputs alone are larger than the memory of a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 REDUCE = (
     "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
     "(`to_parquet`, `to_zarr` in place of `compute`)"
 )
-GATHERS = 0.3  # share of a worker's memory from which the inputs of a task are the reason for its end
+GATHERS = 0.3  # share of a worker's memory that the inputs of a task need, for them to be the reason for its end
 MOST_SUSPECTS = 3  # most tasks that may share the blame; larger groups are not suspected
 
 
 @dataclass(frozen=True)
 class _KillingTasks:
-    # Groups of keys, one of which is to blame for the deaths at which all were present; the likeliest first
+    # Groups of keys, likeliest first: all keys of a group were present at certain deaths, and one of them is to blame
     groups: tuple[tuple[str, ...], ...]
-    deaths: tuple[Departure, ...]  # deaths that they account for
+    deaths: tuple[Departure, ...]  # deaths that these groups explain
 
 
 @once
 def _blame(observation: Observation) -> _KillingTasks | None:
-    """Tasks that never finished and were at several deaths. The scheduler blames all that were (distributed#5234)."""
+    """Tasks that never finished and were on several workers that died; the scheduler blames all (distributed#5234)."""
     dead = deaths(observation)
     if len(dead) < REPEATED:
         return None
@@ -69,13 +69,13 @@ def _blame(observation: Observation) -> _KillingTasks | None:
         together = {key for key in count if count[key] == most and all(key in death.held for death in where)}
         groups.append(_by_likelihood(observation, together, where))
         rest = [death for death in rest if first not in death.held]
-    if not groups or len(rest) > 0.25 * len(dead):  # larger share of unexplained deaths: other reasons
+    if not groups or len(rest) > 0.25 * len(dead):  # too many unexplained deaths: there are other reasons
         return None
     return _KillingTasks(tuple(groups), tuple(death for death in dead if death not in rest))
 
 
 def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequence[Departure]) -> tuple[str, ...]:
-    """Keys, the likeliest first: workers run tasks in the order given, so the first one not known to be finished."""
+    """Keys, likeliest first: workers run tasks in the order assigned, so the first unfinished one is suspected most."""
     if len(keys) == 1:
         return tuple(keys)
     columns = [observation.column("tasks", name) for name in ("key", "worker", "status", "assigned", "start", "stop")]
@@ -122,7 +122,7 @@ WORKER_KILLING_TASK = TrialCause(
 
 @WORKER_KILLING_TASK.finds
 def worker_killing_task(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`; all of the trial where nothing finished."""
+    """`lost_s`: the worker-time part `lost`; all worker time if no task finished."""
     blame = _blame(observation)
     if blame is None:
         return _refused(observation)

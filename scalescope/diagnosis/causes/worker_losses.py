@@ -1,4 +1,4 @@
-"""Workers died, or were never there."""
+"""Workers died, or never came."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WORKER_DIED = TrialCause(
 
 @WORKER_DIED.finds
 def worker_died(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`. A trial made invalid by it is no measurement, which is severe however short it was."""
+    """`lost_s`: the worker-time part `lost`. If a death made the trial invalid, the severity is always high."""
     dead = deaths(observation)
     if not dead:
         return None
@@ -92,7 +92,7 @@ def worker_died(observation: Observation) -> Finding | None:
 
 
 def _filled_by(observation: Observation) -> tuple[str, str]:
-    """What filled the memory of the workers, as a clause, and the remedy; both are empty if it is not known."""
+    """Clause on what filled the memory of the workers, and the remedy; both empty if unknown."""
     if (block := large_block(observation)) is not None:
         return block.text, block.remedy
     kept = kept_memory(observation)
@@ -133,7 +133,7 @@ WORKERS_MISSING = TrialCause(
 
 @WORKERS_MISSING.finds
 def workers_missing(observation: Observation) -> Finding | None:
-    """`lost_s`: threads absent while as many tasks waited; not those whose worker came later or died."""
+    """`lost_s`: threads absent while as many tasks waited, without workers that came later or died."""
     error = observation.trial.facts.get("error") or {}
     if error.get("type") == "WorkersMissing":
         return _never_complete(observation, str(error.get("message", "")))
@@ -146,7 +146,7 @@ def workers_missing(observation: Observation) -> Finding | None:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
     if left and "next" in told(observation.trial.reason):
-        return None  # the resource manager told the reason
+        return None  # the resource manager gave the reason
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:
@@ -170,7 +170,7 @@ def workers_missing(observation: Observation) -> Finding | None:
 
 
 def _away(observation: Observation) -> Floats:
-    """Threads asked for that are absent, will not come and did not die, over the timeline."""
+    """Threads over the timeline that were asked for and are absent, but whose worker neither died nor comes later."""
     line, members = timeline(observation), observation.measured.members
     addresses = observation.measured.addresses
     dead = {death.worker for death in deaths(observation)}

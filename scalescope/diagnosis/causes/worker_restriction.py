@@ -13,7 +13,7 @@ from scalescope.model.words import percent, plural
 
 RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 
-MEANT = 0.25  # share of the worker time up to which a limit by resources counts as intended
+MEANT = 0.25  # most share of the worker time lost, for a limit by resources to count as intended
 
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
@@ -62,7 +62,7 @@ def _unmet(observation: Observation) -> Finding | None:
 
 
 def _confined(observation: Observation) -> Finding | None:
-    """`lost_s`: the smaller of restricted tasks waiting and threads idle elsewhere, over time."""
+    """`lost_s`: over time, the smaller of two numbers: restricted tasks waiting, and threads idle elsewhere."""
     found, attempts = restricted_prefixes(observation), observation.measured
     lost_s = sum(each.lost_s for each in found)
     if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:

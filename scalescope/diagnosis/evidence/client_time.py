@@ -25,8 +25,8 @@ class ClientTime:
     """Actions of the client while no task was known; a row for each of the table `client`, or one if it is empty."""
 
     doing: Sequence[tuple[str, str]]  # columns `where` and `what` of each row
-    waits: Bools  # True where it waited for the cluster
-    sends: Bools  # True where it sent something, or waited, perhaps for what it had sent
+    waits: Bools  # True where the client waited for the cluster
+    sends: Bools  # True where the client sent something, or waited, perhaps for something that it had sent
     seconds: Floats  # thread-seconds of the part `client`, and all of `client.restart`, of shape (rows, phases)
 
 

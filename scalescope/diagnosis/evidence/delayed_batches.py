@@ -17,27 +17,27 @@ from scalescope.diagnosis.observation import Observation, once
 
 LONG = 3.0  # ratio of a straggler to the median of its batch; 1.5 is common in a healthy stage
 FAR = 10.0  # ratio of a straggler to the 90th percentile, if the durations of its batch are spread
-FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two tasks always may
-SPREAD = 2.0  # ratio of the 90th to the 10th percentile, from which durations are spread
-LARGE_RESULT = 10_000  # bytes from which the size of a result says something about the work behind it
-CANDIDATES = 50  # most batches examined, the costliest possible first
+FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two long tasks are always allowed
+SPREAD = 2.0  # least ratio of the 90th to the 10th percentile of durations that count as spread
+LARGE_RESULT = 10_000  # least bytes of a usual result, for larger results to show that long tasks have more work
+CANDIDATES = 50  # most batches examined, those that can cost most first
 
 
 @dataclass(frozen=True)
 class DelayedBatch:
     """A batch whose end some of its tasks delayed."""
 
-    batch: int  # its number
+    batch: int  # number of the batch
     tasks: Ints  # the attempts that others waited for, longest last
     end_s: float  # end of the batch without the delay, in seconds since the first task was known
     lost_s: float  # thread-seconds of threads that were used before `end_s` and idle after it
     wide: int  # most tasks of the batch running at once
-    last_wave_s: float = 0.0  # thread-seconds that as many equal tasks would leave idle as well
+    last_wave_s: float = 0.0  # thread-seconds that the same number of equal tasks would leave idle, too
 
 
 @once
 def _claimable(observation: Observation) -> Floats:
-    """Idle threads that long tasks may explain: no task waits, or only tasks queued behind others."""
+    """Idle threads that long tasks may explain: no task waits for them, or only tasks queued behind others."""
     line, attempts = timeline(observation), observation.measured
     free, begin = ~confined(observation), occupied_from(observation)
     queued = np.minimum(line.idle - line.unwanted, line.level(attempts.prepared_from[free], begin[free]))
@@ -89,7 +89,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
         count, alone = _long(durations[tasks], median)
         rest, long = tasks[: len(tasks) - count], tasks[len(tasks) - count :]
         if alone and not _larger(observation, long, rest):
-            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # no task is behind it
+            others = _all_begun(observation, tasks, median) + float(durations[rest[-1]])  # no task is queued after that
             others = min(others, float(attempts.stop[rest].max()))
             end = max(others, float((attempts.start[long] + median).max()))
             stragglers.append(DelayedBatch(batch, long, end, *idle.claim(tasks, end)))
@@ -111,7 +111,7 @@ def _candidates(observation: Observation) -> list[int]:
 
 
 def _long(rising: Floats, median: float) -> tuple[int, bool]:
-    """Number of long tasks (durations rise), and whether they are few and far from the others."""
+    """Number of long tasks in sorted durations, and whether they are few and far from the others."""
     few = max(2, FEW_LONG * len(rising))
     long = int((rising > LONG * median).sum())
     if 0 < long <= few and not _spread(rising[: len(rising) - long]):
@@ -149,7 +149,7 @@ def _at_once(start: Floats, stop: Floats) -> int:
 
 
 def last_wave_s(tasks: int, threads: int, mean_s: float) -> float:
-    """Thread-seconds that so many equal tasks leave idle in their last wave."""
+    """Thread-seconds that this many equal tasks leave idle in their last wave."""
     if threads < 1:
         return 0.0
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s

@@ -1,9 +1,9 @@
 """Tasks for which idle threads wait, and the origins of the delays of late tasks.
 
-The trial is replayed twice over its dependencies, as Scalasca replays a trace (Böhme et al., 2016). Backward: by how
-much a task could have ended later before anything else had begun later; threads wait for those that could not. Forward:
-when each task would have begun if no task before it had taken longer than is typical of its batch. The task behind
-whose end it began late is found by walking back over the dependency that arrived last. Tasks also depend on those that
+The trial is replayed twice over its dependencies, as Scalasca replays a trace (Böhme et al., 2016). Backward: how
+much later a task could have ended without delaying anything; threads wait for tasks that had no such slack. Forward:
+when each task would have begun if no task before it had taken longer than is typical of its batch. The origin of
+a delay is found by walking back along the dependencies that arrived last. Tasks also depend on those that
 held the thread for which they were queued, and on the code of the client that sent them.
 """
 
@@ -21,7 +21,7 @@ from scalescope.diagnosis.evidence.timeline import before_on_worker, occupied_fr
 from scalescope.diagnosis.observation import Observation, once
 
 LONG = 1.5  # ratio of a delayed task's time on its thread to the typical one; a healthy stage stays below
-SLACK = 0.1  # share of its time by which an awaited task may end later, since clocks and messages are not exact
+SLACK = 0.1  # slack that an awaited task may seem to have, as a share of its time: clocks are not exact
 OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempts
 
 
@@ -101,7 +101,7 @@ def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
     if not len(begin):
         return np.zeros((2, 0)), sent
     until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
-    # Arrival of the last graph sent before it waited again
+    # Arrival of the last graph sent before the client waited again
     last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]
     begin, until = np.maximum(begin, 0.0), np.minimum(end, last)
     own = ~(waits | observation.client_elsewhere) & (until > begin)
@@ -109,7 +109,7 @@ def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
 
 
 def _sent_late(runnable: Floats, client: Floats) -> Floats:
-    """Seconds for which the client had held back tasks until then."""
+    """Seconds for which the client had held back each task when it became runnable."""
     if not client.size:
         return np.zeros(len(runnable))
     passed = np.cumsum(client[1] - client[0])
@@ -119,7 +119,7 @@ def _sent_late(runnable: Floats, client: Floats) -> Floats:
 
 
 def _next(releases: Floats, stop: Floats) -> Floats:
-    """For each end, the last end before the client next went on, which is what it waited for."""
+    """For each end, the last end before the client went on; the client waited for that one."""
     rising = np.sort(stop)
     ended = np.searchsorted(rising, releases, side="right")
     moments = np.append(np.unique(rising[ended[ended > 0] - 1]), np.inf)

@@ -12,7 +12,7 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.records import KUBERNETES, OVER_MEMORY, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 
-SETTLE_S = 1.0  # seconds after the last attempt in which a departure still belongs to it
+SETTLE_S = 1.0  # seconds after the last attempt in which a worker that leaves still counts
 NEAR_S = 2.0  # seconds between the scheduler's and the nanny's report of one death
 _ORDERLY = ("closing_gracefully", "closing")  # states of a worker that leaves by request
 
@@ -21,16 +21,16 @@ _ORDERLY = ("closing_gracefully", "closing")  # states of a worker that leaves b
 class Departure:
     """A worker that left before the last computation ended."""
 
-    worker: str  # its address
-    name: str  # its name
-    host: str  # its host
-    time: float  # moment of its departure, in seconds since the epoch
-    expected: bool  # True if somebody had asked it to leave
-    reason: str  # the scheduler's word for the reason of the removal
-    held: frozenset[str]  # keys that were assigned to it and not finished
-    exit_code: int | None = None  # exit code of its process, negative for a signal; None if nobody saw its end
-    over_memory: bool = False  # True if its nanny ended it for its memory
-    words: str = ""  # the line of its log that tells most about its end; may be empty
+    worker: str  # address of the worker
+    name: str
+    host: str
+    time: float  # moment at which the worker left, in seconds since the epoch
+    expected: bool  # True if somebody had asked the worker to leave
+    reason: str  # reason of the removal, as the scheduler gives it
+    held: frozenset[str]  # keys that were assigned to the worker and not finished
+    exit_code: int | None = None  # exit code of the worker's process, negative for a signal; None if nobody saw its end
+    over_memory: bool = False  # True if the nanny ended the worker for its memory
+    words: str = ""  # line of the worker's log that says most about its end; may be empty
 
 
 @once
@@ -67,7 +67,7 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 
-WAITED_S = 0.1  # seconds of the client's waiting from which a lost result counts as missed
+WAITED_S = 0.1  # least seconds that the client must wait afterwards, for a lost result to count as missed
 
 
 def after_all_results(observation: Observation, departure: Departure) -> bool:
@@ -94,12 +94,12 @@ def _all_finished(observation: Observation) -> float:
 
 def _last_work(observation: Observation) -> float:
     done = observation.numbers("tasks", "done")
-    # The scheduler notes the ends of a dying worker's attempts just before it lists the worker as gone.
+    # The scheduler notes the end of a dying worker's attempts just before it lists the worker as gone.
     return float(done.max()) + SETTLE_S if len(done) else np.inf
 
 
 def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]:
-    """Workers that left by request: by the scheduler's word (since 2024), else by their status."""
+    """Workers that left by request: by the reason that the scheduler gives (since 2024), else by their status."""
     asked = {
         str(message.get("worker"))
         for _, message in observation.events("all")
@@ -112,7 +112,7 @@ def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]
 
 
 def _held(observation: Observation) -> dict[str, set[str]]:
-    """Keys per worker whose attempt was lost there, or made the scheduler give the task up."""
+    """By worker, keys whose attempt was lost there, or for whose task that worker's end made the scheduler give up."""
     status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
     key, worker = observation.column("tasks", "key"), observation.column("tasks", "worker")
     killed = given_up(observation)
@@ -151,7 +151,7 @@ def _exit_codes(observation: Observation, gone: Sequence[tuple[Any, ...]]) -> di
 
 
 def _last_words(observation: Observation) -> dict[str, str]:
-    """Per worker, the log line that tells most about its end: a crash, else the last error or warning."""
+    """By worker, the log line that says most about its end: a crash, else the last error or warning."""
     found: dict[str, str] = {}
     crashing: dict[str, bool] = {}  # True once the stack of the crashed thread has begun
     columns = (observation.column("logs", name) for name in ("worker", "level", "text"))

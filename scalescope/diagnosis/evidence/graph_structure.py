@@ -12,12 +12,12 @@ from scalescope.model.finding import Evidence
 from scalescope.model.metrics import WORKING, Metrics
 from scalescope.model.words import plural
 
-CHAINED = 0.5  # tasks ready at once per task of the widest stage, below which its tasks wait for each other
-LONG_PATH = 0.6  # share of the makespan from which the longest path, with the time between its tasks, is the limit
-FEW_BUSY = 0.7  # share of the threads that this path keeps busy, below which it is the reason for idle threads
-ONE_LONG = 0.7  # share of the longest dependency path from which a single task counts as the path
-WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from what uneven waves predict
-MOSTLY_WAVES = 0.6  # share of the idle time without tasks, from which on uneven waves are its reason
+CHAINED = 0.5  # tasks ready at once per task of the widest stage; below this, tasks of the stage wait for each other
+LONG_PATH = 0.6  # least share of the makespan on the longest path, with time between its tasks, for it to be the limit
+FEW_BUSY = 0.7  # share of the threads busy on average, below which this path is the reason for idle threads
+ONE_LONG = 0.7  # least share of the longest dependency path taken by one task, for that task to count as the path
+WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from the prediction for uneven waves
+MOSTLY_WAVES = 0.6  # share of the idle time without tasks that uneven waves must explain, to be its reason
 
 
 def structure_of(summary: PointSummary) -> str:
@@ -28,7 +28,7 @@ def structure_of(summary: PointSummary) -> str:
     threads, items = summary.point.threads, summary.items
     if summary.share(*WITHOUT_TASKS) >= NOTEWORTHY:
         possible = threads if items is None else min(threads, items)
-        # Tasks of one stage that could not run at once wait for each other, however few they are; one chain is a chain.
+        # Tasks of one stage that could not all run at once depend on each other; a widest stage of one task is a chain.
         chained = metrics.widest_stage == 1 or metrics.peak_runnable < CHAINED * metrics.widest_stage
         sequential = _dependent(metrics, threads) and (metrics.tasks >= threads or chained) and not _one_long(metrics)
         if sequential and chained and items is None and summary.origin is None:
@@ -50,7 +50,7 @@ def sound(case: SweepCase) -> list[PointSummary]:
 
 
 def put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
-    """Measured points that are put down to a cause, worst first."""
+    """Points whose idle threads this cause explains, worst first."""
     found = [
         (summary, metrics)
         for summary, metrics in (case.measured if cause.code == "idle-workers-cause-unknown" else case.graphs)
@@ -67,7 +67,7 @@ def in_rounds(metrics: Metrics, threads: int) -> bool:
 
 
 def _dependent(metrics: Metrics, threads: int) -> bool:
-    """Whether tasks depend on each other so that they cannot keep the threads busy, with what lies between them."""
+    """Whether dependencies, and the time between dependent tasks, keep the tasks from filling the threads."""
     path_s = metrics.path_s or 0.0
     long = path_s >= LONG_PATH * metrics.makespan_s and metrics.work_s < FEW_BUSY * threads * path_s
     return metrics.parallelism < threads / 2 or long

@@ -11,8 +11,8 @@ from scalescope.analysis.attempts import Bools, Floats
 from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 
-# Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
-# takes (`distributed.worker.memory.target` and `spill`; a cluster may have others).
+# Shares of a worker's memory limit at which it writes results to disk: size of all its results, and of its process
+# (`distributed.worker.memory.target` and `spill`; a cluster may have others).
 TARGET, SPILL = 0.60, 0.70
 HEARD_S = 1.5  # seconds by which the scheduler may hear late that a result was made or released
 ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
@@ -83,7 +83,7 @@ def held_results(observation: Observation) -> HeldResults | None:
 
 
 def limit_needed(observation: Observation, held: HeldResults) -> float:
-    """Bytes: the limit of a worker with which all results would have fitted, and all that its process had besides."""
+    """Memory limit of a worker, in bytes, that holds all results, and the rest of the memory of its process."""
     resident, on_disk = peaks(observation, "rss"), peaks(observation, "spilled")
     most = max((resident[each] + on_disk.get(each, 0.0) for each in resident), default=0.0)
     # a process that never reached the share at which it writes to disk needs no more than it has
@@ -110,10 +110,10 @@ def peaks(observation: Observation, column: str) -> dict[str, float]:
 
 
 def most_on_one_worker(observation: Observation, without: Bools | None = None) -> float:
-    """Bytes of results that the fullest worker holds at once, as the graph tells.
+    """Bytes of results that the fullest worker holds at once, by the graph.
 
-    A result stays with all who made or fetched it until the last task that needs it has ended; one that no task needs
-    stays to the end. It may be fetched long before the task that needs it gets a thread. `without`: attempts that run
+    A result stays on all workers that made or fetched it until the last task that needs it has ended, or to the end if
+    no task needs it. It may be fetched long before the task that needs it gets a thread. `without`: attempts that run
     elsewhere, so that their inputs and results count on no worker.
     """
     attempts, sizes, last = observation.measured, task_column(observation, "nbytes"), _last_use(observation)
@@ -135,7 +135,7 @@ def most_on_one_worker(observation: Observation, without: Bools | None = None) -
     time = np.append(begin, np.maximum(let_go[result], begin))
     change = np.append(sizes[result], -sizes[result])
     order = np.lexsort((time, worker))
-    # each worker's changes add up to nothing
+    # the changes of each worker add up to zero, so that one running sum serves all workers
     return float(np.cumsum(change[order]).max(initial=0.0))
 
 

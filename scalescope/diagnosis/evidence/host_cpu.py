@@ -12,9 +12,9 @@ from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_
 from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
-FULL = 0.10  # share of a host idle, up to which its cores count as busy
-SAME_HOST = 1.1  # ratio to the cores of a host that its processes may seem to use, as clocks differ
-OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
+FULL = 0.10  # most idle share of a host whose cores count as all busy
+SAME_HOST = 1.1  # most cores that processes of a host may seem to use, as a multiple of its cores; clocks differ
+OTHERS = 0.15  # least share of a host taken by other processes and the hypervisor, for them to explain a full host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class HostLoad(CpuShares):
 
     @property
     def foreign(self) -> float:
-        """Share that was not available to the trial."""
+        """Share of the host that was not available to the trial."""
         return self.others + self.stolen
 
     @property
@@ -33,13 +33,13 @@ class HostLoad(CpuShares):
 
 @once
 def host(observation: Observation) -> HostLoad | None:
-    """The driver's host, if all workers are on it and its clock is real; None where that is not so or not known."""
+    """Load of the driver's host, if all workers are on it and its clock is real; else None, also if not known."""
     return None if observation.host_load is None else HostLoad(**observation.host_load)
 
 
 @once
 def hosts_of_workers(observation: Observation) -> HostLoad | None:
-    """The hosts of workers elsewhere, as far as the processes of the workers show: nothing is known of others there."""
+    """Load of the remote hosts of workers, by the worker processes alone: other processes there are not recorded."""
     found, attempts = samples(observation), observation.measured
     cores, hosts = observation.numbers("workers", "cores"), observation.column("workers", "host")
     if found is None or not len(cores) or not cores.all():
@@ -68,9 +68,9 @@ class CpuSamples:
     """CPU use of worker processes; one element per sample after the first of each process."""
 
     worker: Ints  # index into `Attempts.addresses`; the first where scheduler and workers share one process
-    seconds: Floats  # since the sample before
-    cpu: Floats  # cores in use, as a mean over that time
-    running: Floats  # tasks computing in the process, as a mean over that time
+    seconds: Floats  # seconds since the sample before
+    cpu: Floats  # cores in use, as a mean over `seconds`
+    running: Floats  # tasks computing in the process, as a mean over `seconds`
     threads: Ints  # threads of the process's workers
 
 

@@ -16,22 +16,22 @@ from scalescope.diagnosis.evidence.task_table import of_prefix
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.records import SAME_CALL
 
-# what a sample waits for: a lock, another machine or thread, a program, Dask itself, the next try of what failed
+# what a sample waits for: a lock, another machine or thread, a program, Dask itself, the retry of a failed call
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
-ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
+ON_LOOP = "loop"  # what a stack shows if a coroutine function keeps the worker's event loop busy
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 # Kinds of overhead around the work of a task, besides names of libraries; `ROWS`: pandas makes an object of each row;
 # `DATES`: it guesses the format of each date
 IMPORT, PICKLE, ROWS, DATES = "import", "pickle", "rows", "dates"
 
-LIKE = 0.5  # share of a prefix's sampled tasks with a call, from which all its tasks count as making the call
-READING = 0.25  # share of a call's samples that show it reading, from which the call counts as loading something
+LIKE = 0.5  # least share of a prefix's sampled tasks with a call, for all its tasks to count as making the call
+READING = 0.25  # least share of a call's samples that show it reading, for the call to count as loading data
 INNERMOST = 8  # innermost frames of a stack, in which a lock is looked for
-FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
+FEWEST, OVERLAP = 6, 1.5  # least tasks, and least mean number at a time, for the order of their ends to be evidence
 MANY = 10  # tasks in place of `FEWEST`, unless the call is of a database or a pool
 ALONE = 0.6  # largest ratio of the shortest task to the median, if the shortest one waited for no other
 SERIAL = 0.4  # least ratio of a short gap between two ends (10 % quantile) to the mean gap, if tasks take turns
-MOSTLY = 0.7  # share of the samples that count as one path
+MOSTLY = 0.7  # least share of samples with a frame, for the frame to belong to the common path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
 # Calls of databases: they wait for a lock, or just for a slow answer.
@@ -67,7 +67,7 @@ AROUND: Mapping[str, tuple[str, ...]] = {
 
 @once
 def inside(observation: Observation) -> Mapping[str, InsidePrefix]:
-    """Profiles by prefix; empty if the workers told nothing."""
+    """Profiles by prefix; empty if the workers reported nothing."""
     return inside_tasks(observation.tables, observation.measured, observation.seconds("busy")) or {}
 
 
@@ -78,7 +78,7 @@ class Spent:
     seconds: float
     prefix: str
     share: float  # share of the time of that prefix, from 0 to 1
-    path: tuple[str, ...]  # frames common to nearly all its samples that show this, or those of the commonest sample
+    path: tuple[str, ...]  # frames common to nearly all samples of this time; if none, those of the commonest sample
 
     @property
     def line(self) -> str:
@@ -92,7 +92,7 @@ class Spent:
 
     @property
     def function(self) -> str:
-        """Function that the line calls, as `fcntl.flock`; without such a line, the innermost one on that path."""
+        """Function that this line calls, as `fcntl.flock`; without such a line, the innermost function of the path."""
         called = called_by_user(Stack(self.path, 0)) if self.line else ""
         return called or self.path[-1].removesuffix("()").split()[-1]
 
@@ -109,7 +109,7 @@ class Spent:
 
 @once
 def waits(observation: Observation) -> Mapping[str, Spent]:
-    """Waiting inside tasks by its kind, no more than their threads were off the cores."""
+    """Waiting inside tasks by kind; at most the time for which the threads of the tasks used no core."""
     found = {each: _spent(observation, each, most="waiting") for each in WAITS}
     return {each: spent for each, spent in found.items() if spent}
 
@@ -168,7 +168,7 @@ def computes(observation: Observation, prefix: str) -> bool:
 
 @once
 def _kinds(observation: Observation) -> Mapping[str, list[str]]:
-    # what each stack of a prefix shows; empty where that is the work itself
+    # what each stack of a prefix shows; empty if the stack shows the work itself
     return {
         prefix: [
             ON_LOOP
@@ -243,7 +243,7 @@ def _tries_again(frame: str) -> bool:
 
 @once
 def takes_turns(observation: Observation, prefix: str) -> bool:
-    """Whether something serves one task of a prefix at a time: they never end together, and some took far less."""
+    """Whether tasks of a prefix take turns at something: they never end together, and some took far less time."""
     attempts, own = observation.measured, of_prefix(observation, prefix)
     if own.sum() < MANY or not _serial(observation, prefix):
         return False
@@ -253,7 +253,7 @@ def takes_turns(observation: Observation, prefix: str) -> bool:
 
 @once
 def _serial(observation: Observation, prefix: str) -> bool:
-    """Whether tasks of a prefix overlap, and still never end together."""
+    """Whether tasks of a prefix overlap, but never end together."""
     attempts, own = observation.measured, np.flatnonzero(of_prefix(observation, prefix))
     if len(own) < FEWEST:
         return False
@@ -263,7 +263,7 @@ def _serial(observation: Observation, prefix: str) -> bool:
 
 
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
-    # kind of overhead that a stack shows; empty if it is the work itself
+    # kind of overhead that a stack shows; empty if the stack shows the work itself
     frames = stack.frames
     if _by_rows(observation, prefix) and not {*BY_ROWS}.isdisjoint(frames) and _in_pandas(frames):
         return ROWS
@@ -315,7 +315,7 @@ def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=10_000)
 def _surrounds(frame: str) -> str:
-    # kind of overhead that begins at a frame: `IMPORT`, `PICKLE`, or a library of `AROUND`; empty if none does
+    # kind of overhead that begins at a frame: `IMPORT`, `PICKLE`, or a library of `AROUND`; else empty
     library = _library(frame)
     if frame.startswith(_IMPORTS):
         return IMPORT

@@ -14,25 +14,25 @@ from scalescope.model import words
 from scalescope.model.records import OVER_MEMORY, STATUS_FINISHED
 
 FRESH = 120 * 2**20  # bytes that the process of a worker takes before its first task
-SPARE = 1.2  # factor of an advised limit on what tasks took, since the last ones may not have been sampled
+SPARE = 1.2  # ratio of an advised limit to what tasks took: the last tasks may not have been sampled
 PAUSE = 0.80  # share of its memory limit at which a worker begins no more tasks (`distributed.worker.memory.pause`)
-SEVERAL = 3  # tasks for each thread that end before the worker is full, from which they leave something behind
+SEVERAL = 3  # least tasks per thread that ended before the worker was full, for them to count as leaving memory behind
 LET_GO = 0.6  # share of the peak of a process; if it later falls below that, tasks keep nothing
 COPIES = 3  # blocks in memory at once for each thread: an input, the result, and a copy while it is computed
-LARGE = 0.25  # share of a worker's memory for a block on each thread, from which blocks are too large
+LARGE = 0.25  # least share of a worker's memory taken by one block per thread, for blocks to count as too large
 
 
 @dataclass(frozen=True)
 class KeptMemory:
     """Memory of the fullest worker process besides results."""
 
-    prefix: str  # prefix whose tasks ran there longest
+    prefix: str  # prefix of the tasks that ran there longest
     ended: int  # tasks of this prefix that had ended in the process
     resident: float  # peak bytes of the process
     managed: float  # bytes of results at that peak
     each: float  # bytes that each task takes besides its result
-    stays: bool  # True if the bytes stay after the task, as far as samples say
-    fits: float  # memory limit of a worker, in bytes, that is enough for it
+    stays: bool  # True if samples show that the bytes stay after the task
+    fits: float  # memory limit of a worker, in bytes, that is enough for these tasks
 
     @property
     def text(self) -> str:
@@ -64,7 +64,7 @@ def kept_memory(observation: Observation) -> KeptMemory | None:
     each = rest / (ended if stays else threads)
     left = observation.standstill.left if observation.standstill else 0
     at_end = (prefixes.count(prefix) + left) / max(observation.trial.point.workers, 1)
-    grows = stays and ended > 1  # after a single task, nobody knows whether the next one takes as much again
+    grows = stays and ended > 1  # after a single task, it is not known whether the next one takes as much again
     needed = FRESH + managed + each * (max(at_end, ended) if grows else 1 if stays else threads)
     return KeptMemory(prefix, ended, resident, managed, each, stays, rounded_limit(SPARE * needed / PAUSE))
 
@@ -108,7 +108,7 @@ def _ended_by_nanny(observation: Observation) -> tuple[str, float, float, float,
     address = max(ended, key=lambda each: ended[each])
     resident, when = ended[address]
     own = _ended_there(observation, address, when)
-    # Tasks that end one after another, until the next one is too much, leave something behind.
+    # If tasks end one after another until the worker is full, each leaves memory behind.
     stays = resident >= 2 * FRESH and len(own) >= SEVERAL * observation.trial.point.threads_per_worker
     later = resident if stays else 0.0
     return address, resident, float(observation.numbers("tasks", "nbytes")[own].sum()), later, when
@@ -116,12 +116,12 @@ def _ended_by_nanny(observation: Observation) -> tuple[str, float, float, float,
 
 @dataclass(frozen=True)
 class LargeBlock:
-    """The largest result of a task, of which a worker's memory holds few."""
+    """The largest result of a task, if a worker's memory holds only few of that size."""
 
     prefix: str
     nbytes: float
     limit: float  # bytes of memory of a worker
-    threads: int  # threads of a worker
+    threads: int  # number of threads of that worker
 
     @property
     def fits(self) -> float:

@@ -15,13 +15,13 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
 LOOKED_AT = 10  # most prefixes examined, the longest waiting first
-CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which unrecorded inputs are taken to be the reason
+CERTAIN_FEW = 0.25  # most workers with waiting tasks, as a share, for unrecorded inputs to be taken as the reason
 MOST = 0.9  # share of a group's waiting that counts as most of it
 VARIOUS, SCATTERED = -1, -2  # values of `TasksNearData.source` besides numbers of attempts
 
 
 def displaced_s(observation: Observation) -> float:
-    """Thread-seconds for which tasks waited and threads were idle because of where the tasks could or had to run."""
+    """Thread-seconds for which tasks waited while threads were idle, because of where tasks may or had to run."""
     restricted = sum(each.lost_s for each in restricted_prefixes(observation))
     return restricted + late_workers_of(observation).idle_s + tasks_near_data(observation).lost_s
 
@@ -40,13 +40,13 @@ def kept_waiting(observation: Observation, tasks: Ints, workers: Ints, idle: Flo
 class RestrictedPrefix:
     """A task prefix that may not run everywhere."""
 
-    prefix: str  # its name
-    tasks: Ints  # its restricted attempts
-    workers: Ints  # workers that ran them (indices into `Attempts.addresses`)
+    prefix: str
+    tasks: Ints  # restricted attempts of the prefix
+    workers: Ints  # workers that ran these attempts (indices into `Attempts.addresses`)
     allowed: int  # median number of workers that may run one of these tasks
     by: str  # kind of restriction: `workers`, `hosts` or `resources`
     names: str  # workers, hosts or resources asked for, as recorded
-    lost_s: float  # thread-seconds that others were idle while they waited
+    lost_s: float  # idle thread-seconds of other workers while these tasks waited
 
 
 @once
@@ -103,8 +103,8 @@ class LateWorkers:
     """Workers that joined after the first task was known."""
 
     members: Ints  # rows of `Attempts.members`
-    missing_s: float  # thread-seconds before they joined for which tasks waited
-    # Thread-seconds that they were idle afterwards, while tasks assigned before they joined waited elsewhere
+    missing_s: float  # thread-seconds of these workers before they joined, while tasks waited
+    # Idle thread-seconds of these workers, while tasks assigned before they joined waited elsewhere
     idle_s: float
 
 
@@ -150,9 +150,9 @@ class TasksNearData:
 
     tasks: Ints  # the waiting attempts (indices into `Attempts`)
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
-    recorded: bool  # True if their inputs are known to lie there
+    recorded: bool  # True if the inputs of the tasks are known to lie on these workers
     source: int  # attempt whose result most of the tasks need, `SCATTERED` (data that no task made), or `VARIOUS`
-    lost_s: float  # thread-seconds that other workers, there before the tasks were ready, were idle meanwhile
+    lost_s: float  # idle thread-seconds meanwhile of other workers that had joined before the tasks were ready
 
 
 NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, VARIOUS, 0.0)
@@ -192,12 +192,12 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
-    """Whether inputs were recorded; attempts that ran where one was; and the largest (as `TasksNearData.source`)."""
+    """Whether inputs were recorded; attempts that ran where one lay; and the largest (as `TasksNearData.source`)."""
     attempts = observation.measured
     local, source = np.zeros(len(attempts.start), dtype=bool), np.full(len(attempts.start), VARIOUS)
     data = scattered_data(observation.tables)
     task, piece = attempt_of_row(observation)[data.row], data.piece
-    alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # data that only one worker had at first
+    alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # data that one worker alone had at first
     task, piece = task[alone], piece[alone]
     there = np.asarray(attempts.addresses)[attempts.worker[task]] == np.asarray(data.first, str)[piece]
     local[task[there]], source[task[there]] = True, SCATTERED
@@ -205,7 +205,7 @@ def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     task, needs = task_needs(observation)
     there = attempts.worker[task] == attempts.worker[needs]
     task, needs = task[there], needs[there]
-    order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest input wins
+    order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest input comes last
     source[task[order]] = needs[order]
     local[task] = True
     return known, local, source

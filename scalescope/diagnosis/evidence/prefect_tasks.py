@@ -14,8 +14,8 @@ from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 PREFECT = "Prefect."  # begins the column `what` of events with topic `waits` that are no waits
-ASKING = 3.0  # ratio of asking for a slot to giving it back, beyond which asking counts as waiting
-KNOWN = 0.9  # share of a prefix's attempts with a noted function, from which the rest counts as Prefect's own time
+ASKING = 3.0  # ratio of the time to ask for a slot to the time to give it back, beyond which asking counts as waiting
+KNOWN = 0.9  # least share of a prefix's attempts with a noted function, for the others' time to count as Prefect's own
 
 
 @dataclass
@@ -98,7 +98,7 @@ def _first_on_worker(observation: Observation) -> Bools:
 
 
 def waits(observation: Observation) -> list[Mapping[str, Any]]:
-    """Events of topic `waits` that tell of waits; for slots of limits, without what asking for a slot takes anyway."""
+    """Events of topic `waits` that tell of waits; waits for a slot of a limit without the usual time of the request."""
     found: list[Mapping[str, Any]] = []
     for _, event in observation.events("waits"):
         what, seconds = str(event["what"]), float(event["seconds"])

@@ -23,7 +23,7 @@ MORE_MEMORY = (
 
 
 def severity_of_loss(observation: Observation, share: float) -> Severity:
-    """Severity by the share of the worker time lost; high in any case if it made the trial invalid."""
+    """Severity by the share of the worker time lost; always high if the loss made the trial invalid."""
     return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
 
 

@@ -23,14 +23,14 @@ def _replay(observation: Observation) -> Replay | None:
         return None
     try:
         return Replay.of(attempts, Graph.read(observation.tables, attempts))
-    except CaptureError:  # attempts that were repeated can need each other in no order
+    except CaptureError:  # attempts that were repeated can depend on each other in a cycle
         return None
 
 
 def placed_anywhere_saves_s(observation: Observation) -> float | None:
     """Seconds saved if each free thread took the first ready task; None without a graph.
 
-    The list begins with the first task of each worker, then has the second ones: all had their own in the same order.
+    Priority: the first task that each worker ran, then the second task of each, and on.
     """
     replay, attempts = _replay(observation), observation.measured
     if replay is None:
@@ -47,7 +47,7 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
 def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
     """Seconds saved if the client sent all tasks first, and computed its own part afterwards, or within tasks.
 
-    It waits for other clusters as long as before.
+    The client waits for other clusters as long as before.
     """
     replay = _replay(observation)
     if replay is None:

@@ -21,11 +21,11 @@ class Spilling:
 
     written: float  # bytes
     read: float  # bytes
-    tasks_s: float  # seconds for inputs and results of tasks, while their threads waited
-    watch_s: float  # seconds in event loops of processes with too much memory
+    tasks_s: float  # seconds of moving inputs and results of tasks whose threads waited
+    watch_s: float  # seconds of event loops that write results because the process takes too much memory
     others_s: float  # seconds in event loops for results that went to other workers or came from them
     placed_s: float  # thread-seconds lost at known times: the part `spill`
-    elsewhere_s: float  # further thread-seconds lost at most, while tasks waited
+    elsewhere_s: float  # upper bound of the thread-seconds lost at unknown times while tasks waited
 
     @property
     def lost_s(self) -> float:
@@ -34,7 +34,7 @@ class Spilling:
 
 @once
 def spilling(observation: Observation) -> Spilling:
-    """Bytes and seconds of spilling; it costs nothing while threads compute or no task waits for one."""
+    """Bytes and seconds of spilling; spilling costs nothing while threads compute or no task waits for a thread."""
     attempts = observation.measured
     recorded = float(attempts.disk_read.sum() + attempts.disk_write.sum())
     context, activity, unit = (observation.column("fine_metrics", name) for name in ("context", "activity", "unit"))
@@ -53,8 +53,8 @@ def spilling(observation: Observation) -> Spilling:
         tasks_s += total("seconds", ("execute",), UNPACKING)
     watch_s = total("seconds", ("memory-monitor",), tuple(set(activity)))
     others_s = total("seconds", ("get-data", "gather-dep"), (WRITE, READ))
-    # distributed notes no reading below 5 ms and no writing below 20 ms with a task: when that was is not known. While
-    # the event loop of a worker works on it, none of its threads gets a task.
+    # distributed gives no time for a task's reading below 5 ms and writing below 20 ms. While a worker's event loop
+    # reads or writes, none of its threads gets a task.
     threads = float(np.mean(threads_of_workers(observation)))
     elsewhere = max(tasks_s - recorded, 0.0) + threads * (watch_s + others_s)
     waited = observation.seconds("not_assigned", "transfer")

@@ -18,11 +18,11 @@ from scalescope.model.finding import SENT, Evidence, Place
 from scalescope.model.records import HASHED, SENDING
 from scalescope.model.words import number
 
-MIN_GRAPHS = 3  # graphs, from which sending them is a loop
-MOSTLY_AWAITS = 0.7  # share of a loop spent waiting for results, from which the client does not count as slow
-ALWAYS = 0.9  # share of a loop's time that ends with no task left, from which the client counts as waiting
-SLOPE_ERROR = 0.15  # standard error of the slope in `_follows`, up to which the slope decides
-# Least share of a round without a task for a client that waits: if the slope is unclear, and if it is clear
+MIN_GRAPHS = 3  # fewest graphs that count as a loop
+MOSTLY_AWAITS = 0.7  # least share of a loop spent waiting for results, for the client not to count as slow
+ALWAYS = 0.9  # least `SubmissionLoop.awaited`, for the client to count as waiting for results
+SLOPE_ERROR = 0.15  # largest standard error of the slope in `_follows` with which the slope decides
+# Most idle time, as a share of the rounds, of a client that waits: with an unclear slope, and with a clear one
 SHORT_GAP, LONG_GAP = 0.25, 0.5
 
 
@@ -36,11 +36,11 @@ class SubmissionLoop:
     graphs: int  # number of graphs; those sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all these graphs
-    awaited: float  # share of the time between graphs after which no earlier task was left
+    awaited: float  # share of the time between graphs in rounds at whose end no earlier task was left
     gap_s: float  # median seconds from the end of all earlier tasks to the arrival of a graph
     round_s: float  # seconds from one arrival to the next, median
-    waits: bool  # True if the client waits for results before it sends more, rather than being slow
-    window: int  # tasks that it keeps in flight, if it sends one whenever one has ended; else 0
+    waits: bool  # True if the client waits for results before it sends more; False if the client is slow
+    window: int  # tasks that the client keeps in flight, if it sends one task whenever one has ended; else 0
     width: float  # most tasks in flight from one graph to the next, median
 
 
@@ -51,13 +51,13 @@ def loop(observation: Observation) -> SubmissionLoop | None:
 
 
 def wide_rounds(observation: Observation) -> SubmissionLoop | None:
-    """Graphs that each had tasks for all threads, and of which each waited for all results of the one before."""
+    """Graphs with tasks for all threads, each sent after all results of the one before."""
     found = _one_after_another(observation)
     return found if found and found.waits and found.width >= observation.threads else None
 
 
 def refilled(observation: Observation) -> SubmissionLoop | None:
-    """Graphs that the client sent one after another, more whenever a task had ended."""
+    """Graphs of a client that sent another one whenever a task had ended."""
     found = _one_after_another(observation)
     return found if found and found.window else None
 
@@ -66,9 +66,9 @@ def refilled(observation: Observation) -> SubmissionLoop | None:
 def _one_after_another(observation: Observation) -> SubmissionLoop | None:
     """Graphs that came one after another; None where the client mostly waited for calls of actors.
 
-    The client waits for results if nearly every graph arrives with nothing left to do, and the client was seen to wait
-    meanwhile, or the graph came soon after the last task, and later where that took longer; a slow client keeps its own
-    pace.
+    The client counts as waiting for results if nearly every graph arrives when no task is left, and either the client
+    was seen to wait, or graphs follow the end of the last task however long that took (`_follows`). A slow client
+    keeps its own pace.
     """
     sent, called = submissions(observation), actor_calls(observation)
     if len(sent.time) < MIN_GRAPHS:
@@ -104,7 +104,7 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
 
 
 def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, Ints]:
-    """Moments at which a client that waits for results began to send more, and the tasks it sent then."""
+    """Times at which a client that waits for results began to send more, and the number of tasks it sent then."""
     times = sent.time + observation.measured.epoch
     waited = sent_after_waiting(observation.tables, times, virtual=observation.trial.virtual)
     begins = np.flatnonzero(np.append(True, waited))
@@ -170,14 +170,14 @@ def _ends(observation: Observation) -> Floats:
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
     """Tasks known and not ended at each moment, and the last end before it, by the scheduler's clock."""
     done = _ends(observation)
-    # A task is known once it is runnable; until then it waits for a task that is left.
+    # A task is known once it is runnable; until then an unfinished task holds it back.
     known = np.sort(observation.measured.runnable)
     ended = np.searchsorted(done, moments, side="right")
     return np.searchsorted(known, moments, side="left") - ended, done[np.maximum(ended - 1, 0)]
 
 
 def _follows(rounds: Floats, gaps: Floats) -> bool:
-    """Whether rounds follow the work in them: the slope of rounds over work is 1 for a client that waits, else 0.
+    """Whether the length of rounds follows the work in them: a slope of 1 for a client that waits, else of 0.
 
     Where the work varies too little to tell, the client waits if the gaps are short.
     """
@@ -228,7 +228,7 @@ def mostly_in(observation: Observation, found: SubmissionLoop, call: str) -> Pla
 
 
 def rests(observation: Observation, found: SubmissionLoop) -> bool:
-    """Whether a client in the scheduler's event loop leaves that loop free for most of the time."""
+    """Whether a client that runs in the scheduler's event loop leaves the loop free for most of the time."""
     if not (observation.trial.facts.get("cluster") or {}).get("shares_loop"):
         return False
     time = observation.numbers("lag", "time") - observation.measured.epoch
@@ -273,7 +273,7 @@ def tasks_per_graph(found: SubmissionLoop) -> str:
 
 
 SHORT_S = 0.1  # seconds of the client; less is not worth a change, however short the trial
-ONE_AT_A_TIME = 1.1  # mean calls of actors at once, up to which each waits for the one before
+ONE_AT_A_TIME = 1.1  # mean calls of actors at once, up to which each call waits for the one before
 
 
 def one_by_one(observation: Observation) -> ActorCalls | None:

@@ -13,14 +13,14 @@ from scalescope.model.finding import Place
 from scalescope.model.large_part import ALL_TASKS, LargePart
 from scalescope.model.records import NESTED
 
-HEAVY_GRAPH = 100_000  # bytes of a graph without its calls, from which it counts as carrying data
+HEAVY_GRAPH = 100_000  # least bytes of a graph, beyond those of its calls, for it to count as carrying data
 CALL_BYTES = 200  # most bytes per task of a graph that carries no data (40 to 180 in Dask 2026.8)
-# Bytes of a call, and of a graph, that are unpacked in no time whatever they carry: some calls have a random state
+# Bytes of a call, and of a graph, that cost no time to unpack: some calls only carry a random state
 LIGHT_CALL, LIGHT_GRAPH = 10_000, 1_000_000
 RANDOM = "`state_data`"  # argument of each call of Dask's random numbers: 2.5 kB that are copied
-LEAST_CALL = 1_000  # bytes per task of a graph, below which its content cannot be why tasks wait
+LEAST_CALL = 1_000  # bytes per task of a graph, below which its content cannot be the reason why tasks wait
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
-# In a list, since scatter makes one future of each element of a list or dict.
+# The list is needed: scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
 BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
 NEEDLESS = 10  # least ratio of the tasks that were sent to those that were needed
@@ -29,7 +29,7 @@ MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each,
 
 @dataclass(frozen=True)
 class Submissions:
-    """Graphs that clients outside of tasks sent, in the order of arrival, and the amount that tasks sent."""
+    """Graphs that clients outside of tasks sent, in the order of arrival, and the number that tasks sent."""
 
     time: Floats  # arrival of each graph at the scheduler, in seconds since the first task was known
     seconds: Floats  # seconds that the scheduler needed to take it in
@@ -69,7 +69,7 @@ class Nested:
 
 @once
 def nested(observation: Observation) -> Nested:
-    """Find senders by the key noted with each graph, which coroutines do not tell."""
+    """Find the sender of each graph by the task key noted with it; for coroutines, none is noted."""
     attempts, senders = observation.measured, observation.column("graphs", "task")
     parents = set(senders) - {""}
     by_key = {key: i for i, key in enumerate(attempts.key) if key in parents} if parents else {}
@@ -106,7 +106,7 @@ def sent_again(observation: Observation) -> bool:
 
 
 def sending_once_s(observation: Observation) -> float:
-    """Seconds in which the client sends once what its graphs carry: the least that `SCATTER` needs."""
+    """Least seconds that the client needs to send its graphs' data once, as `SCATTER` advises."""
     noted, sent = _large_parts(observation), float(submissions(observation).nbytes.sum())
     known = sum(part.graph_nbytes for part in noted)
     once = sum(part.nbytes for part in noted if not part.again) / known if known else 1.0

@@ -52,7 +52,7 @@ def task_batches(observation: Observation) -> TaskBatches:
 
 
 MIN_TASKS = 3  # fewest tasks of a batch in which one can be called long
-AGAIN = 3  # slow tasks of a worker, without its first ones, that count as much as slow tasks in two batches
+AGAIN = 3  # least slow tasks of a worker, without its first ones, that are as good as slow tasks in two batches
 SLOW = 1.5  # ratio of a slow worker to the median one
 SURE = 6.0  # standard errors by which a slow worker must differ from the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
@@ -119,7 +119,7 @@ def first_tasks_s(observation: Observation, prefix: str) -> float:
 
 @once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
-    """Attempts that began after their worker had finished one of their prefix; and those where it ran none later."""
+    """Attempts that began after their worker had finished one of their prefix; attempts whose worker ran none later."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
     place = attempts.worker * len(names) + prefix
     if len(attempts.addresses) * len(names) > 4 * len(place):  # there are too many prefixes: each key may have its own

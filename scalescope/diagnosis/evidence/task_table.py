@@ -35,7 +35,7 @@ def attempt_of_row(observation: Observation) -> Ints:
     return attempt
 
 
-# What Dask puts into a key that it derives from function and arguments, or at random.
+# Token in a key: a hash of function and arguments, or a random value.
 TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

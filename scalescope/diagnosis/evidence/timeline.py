@@ -20,7 +20,7 @@ class Timeline:
     """States of the threads over the makespan, in cells between rising edges."""
 
     edges: Floats  # seconds since the first task was known; one more than there are cells
-    capacity: Floats  # threads there, at most those asked for
+    capacity: Floats  # threads of the workers present, at most those asked for
     # Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of actors that run
     occupied: Floats
     waiting: Floats  # attempts that are runnable and not `occupied`
@@ -41,11 +41,11 @@ class Timeline:
         return free
 
     def level(self, begin: Floats, end: Floats) -> Floats:
-        """Number of intervals [begin, end) that hold, as a mean over each cell."""
+        """Number of intervals [begin, end) that contain a moment, as a mean over each cell."""
         return interval_seconds(begin, end, self.edges) / self.seconds
 
     def within(self, begin: float, end: float) -> Floats:
-        """The share of each cell that lies in [begin, end)."""
+        """Share of each cell that lies in [begin, end)."""
         inside = np.clip(np.minimum(self.edges[1:], end) - np.maximum(self.edges[:-1], begin), 0.0, None)
         share: Floats = inside / self.seconds
         return share
@@ -67,7 +67,7 @@ def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
 
 
 def covered(moments: Floats, until: Floats) -> Floats:
-    """Sum over `moments` of the seconds from each moment to each later time."""
+    """Sum, over all `moments`, of the seconds from the moment to each later time in `until`."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
     count = np.searchsorted(rising, until)
@@ -139,19 +139,19 @@ def by_thread(observation: Observation) -> tuple[Ints, Bools]:
 
 @once
 def before_on_worker(observation: Observation) -> Ints:
-    """The attempt whose end let each begin on its worker, or -1."""
+    """For each attempt, the attempt whose end on the same worker let it begin, or -1."""
     return before_on_thread(observation.measured)
 
 
 @once
 def free_from(observation: Observation) -> Floats:
-    """Moment at which the thread of each attempt was free for it."""
+    """Moment at which the thread of each attempt became free for it."""
     return thread_free(observation.measured, before_on_worker(observation))
 
 
 @once
 def handed_over(observation: Observation) -> Floats:
-    """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
+    """Seconds per attempt for which its thread was free, the task was on the worker, and only had to be handed over."""
     attempts = observation.measured
     assigned = np.maximum(task_column(observation, "assigned") - attempts.epoch, 0.0)
     since = np.maximum(assigned, free_from(observation))

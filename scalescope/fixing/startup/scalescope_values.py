@@ -36,7 +36,7 @@ class Values:
         self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
         self.metas: dict[str, list[str]] = {}  # `meta=` by the name of the function
         atexit.register(self.write)
-        self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends by this call
+        self.exit, os._exit = os._exit, self.at_once  # the driver of a sweep ends by calling `os._exit`
 
     def watch(self, module: "ModuleType") -> None:
         if module.__name__ == EMULATES:
@@ -52,7 +52,7 @@ class Values:
     def noting(self, get: "Callable[..., Any]") -> "Callable[..., Any]":
         @functools.wraps(get)
         def noted(*arguments: "Any", **options: "Any") -> "Any":
-            if getattr(self.within, "busy", False):  # one way to get a value calls another
+            if getattr(self.within, "busy", False):  # a way to get values may call another one: count once
                 return get(*arguments, **options)
             self.within.busy = True
             try:
@@ -96,7 +96,7 @@ class Values:
         return found
 
     def note(self, value: "Any", given: "tuple[Any, ...]" = ()) -> None:
-        """Count a value, without what `given` holds: `dask.compute` returns what is not lazy as it is."""
+        """Count a value, without the parts that `given` holds: `dask.compute` returns what is not lazy unchanged."""
         try:
             self.seen.update(Counter(told(value)) - Counter(told(given)))
         except Exception as error:  # noqa: BLE001 - an object of the script's, whose code raises
@@ -113,7 +113,7 @@ class Values:
 
 
 def as_meta(value: "Any") -> str:
-    """What to pass as `meta=` for such a result: `('x', 'float64')`, or `{'x': 'float64'}`; empty for others."""
+    """Text to pass as `meta=` for such a result: `('x', 'float64')`, or `{'x': 'float64'}`; empty for other types."""
     kind = type(value).__name__
     if kind == "Series" and (value.name is None or type(value.name) is str):
         return repr((value.name, str(value.dtype)))
@@ -163,7 +163,7 @@ def is_of_numbers(value: "Any") -> bool:
 
 
 def of_numbers(value: "Any") -> str:
-    """Type, shape, and two sums of an array of decimal numbers: of its amounts, and of these by sign and place."""
+    """Type, shape, and two sums of an array of decimal numbers: of absolute values, and weighted by sign and place."""
     import numpy as np
 
     array = np.asarray(value)
@@ -171,7 +171,7 @@ def of_numbers(value: "Any") -> str:
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)
     amounts = placed = 0.0
-    odd = 0  # elements that are no finite number
+    odd = 0  # number of elements that are not finite
     for begin in range(0, len(flat), PIECE):
         piece = flat[begin : begin + PIECE].astype(float)
         finite = np.isfinite(piece)

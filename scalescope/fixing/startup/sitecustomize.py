@@ -39,7 +39,7 @@ class Guard:
             if isinstance(flags, int) and flags & WRITES:
                 self.check(path)
         elif event == "os.mkdir" and os.path.isdir(arguments[0]):
-            return  # an existing folder stays as it is
+            return  # nothing changes: the folder exists
         elif event in CHANGES:
             if event not in OF_OS or arguments[-1] == -1:
                 for path in arguments[CHANGES[event]]:
@@ -54,7 +54,7 @@ class Guard:
                 self.check_host(str(address[0]))
 
     def check(self, path: "Any") -> None:
-        if self.is_busy or isinstance(path, int):  # a file that is open already
+        if self.is_busy or isinstance(path, int):  # a number is an open file
             return
         path = os.fsdecode(path)
         if path in ("", ":memory:") or "__pycache__" in path:
@@ -92,7 +92,7 @@ def apart(told: "dict[str, Any]") -> None:
 
 
 class Watcher:
-    """Has the values noted that the client gets, once the modules that get them are imported."""
+    """Arranges that the values the client gets are noted, once the modules that get them are imported."""
 
     def __init__(self, told: "dict[str, Any]") -> None:
         self.file: str = told["values"]

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file, readable offline and by screen readers; its policy forbids network requests."""
+"""The report of a run as one HTML file that works offline and with screen readers; it can send no network requests."""
 
 from scalescope.report.html.build import check, render, write
 

@@ -24,15 +24,15 @@ Target = TypeVar("Target", str, Path)
 
 
 def check(place: str | Path) -> None:
-    """Refuse a place that could not be written later, before measuring begins."""
+    """Raise an error if the report could not be written to `place`; called before measuring begins."""
     files.check(place, "report")
 
 
 def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> str:
     """The report of a run, finished or not, as one self-contained HTML file.
 
-    `trial` is the key of the trial to look into, by default the one that the verdict is about. `followed_by` are ids of
-    the studies that the run led to (`Studies.following`).
+    `trial`: key of the trial to show in detail, by default the one that the verdict is about. `followed_by`: ids of the
+    studies that the run led to (`Studies.following`).
 
     Raises:
         UsageError: There is no such trial.
@@ -92,9 +92,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
 
 
 def fill(template: str, canvas: Canvas, *, package: str = __package__, script: str = "", **given: Any) -> str:
-    """Fill a page template with `given`, charts, styles, scripts and the policy.
+    """Fill a page template with `given`, charts, styles, scripts and the content security policy.
 
-    `template` and the optional `script` are files of `package`; what the template includes may also be in this package.
+    `template` and the optional `script` are files of `package`; templates that it includes are files of this package.
     """
     import jinja2
 

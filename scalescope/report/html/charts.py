@@ -1,7 +1,7 @@
 """The charts, in Bokeh. All share one document, so that the charts of a trial can share a time axis.
 
-No text from outside reaches a chart, because Bokeh would interpret markup and formulas in it. Such names stand in
-tables and in the reading below the charts, which the page's own script fills in.
+Untrusted text, such as names of tasks, never reaches a chart, because Bokeh would interpret markup and formulas in it.
+Such text stands in tables, and below the charts, where the page's own script names what is under the cursor.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from scalescope.report.html.series import Heat, Memory
 from scalescope.report.html.theme import LIGHT, stage_colour
 
 FONT = "system-ui, sans-serif"
-# up to this many bars and rows, each bar gets an outline, so that short bars stay visible
+# Most bars, and most rows, of a chart whose bars get outlines, so that short bars stay visible
 OUTLINED_BARS, OUTLINED_ROWS = 5_000, 150
 LEFT = 64  # pixels for the vertical axis, the same in all charts of a trial so that their time axes align
 HEAT_STEPS = 64
-# tell areas of one colour apart; the key follows the colour's name, as in the style sheet
+# Textures for areas of one colour. A style is COLOUR or COLOUR TEXTURE, as in the style sheet.
 TEXTURES: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "pale": {"fill_alpha": 0.35},
     "hatched": {"hatch_pattern": "/", "hatch_weight": 1.5, "hatch_scale": 9.0},
     "dotted": {"hatch_pattern": ".", "hatch_scale": 7.0},
 }
-PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)  # text in which Bokeh finds no formula
-LEVEL_NIGHTS = 8  # nights on either side of a change point over which its levels are drawn
-LOG_FROM = 20  # both axes are logarithmic from this ratio of most to fewest threads
+PLAIN = re.compile(r"[\w .()/*+-]+", re.ASCII)  # text that Bokeh cannot take for a formula
+LEVEL_NIGHTS = 8  # nights before and after a change point for which the level is drawn as a line
+LOG_FROM = 20  # ratio of most to fewest threads from which both axes are logarithmic
 
 
 def bokeh_script() -> str:
@@ -55,7 +55,7 @@ class Canvas:
 
     def __init__(self) -> None:
         self.figures: dict[str, Any] = {}  # figures by name; each goes to the element `chart-NAME`
-        # model id, property, colour name or names of a palette
+        # id of the model, property, and the name of its colour (or the names of a palette)
         self.paints: list[tuple[str, str, str | list[str]]] = []
         self.reading: dict[str, Any] = {}  # data with which the page's script names what is under the cursor
 
@@ -68,7 +68,7 @@ class Canvas:
     def figure(
         self, name: str, *, height: int, x_label: str, y_label: str, numbers: tuple[str, str], **options: Any
     ) -> Any:
-        """A figure with its axes; `numbers` are the number formats of its axes (`NumeralTickFormatter`)."""
+        """A figure with axes. `numbers`: number formats of the x and y axis (`NumeralTickFormatter`)."""
         made = figure(
             height=height,
             sizing_mode="stretch_width",
@@ -142,7 +142,7 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
 def nights(
     canvas: Canvas, name: str, values: Sequence[float], changes: Sequence[tuple[int, float, float]], unit: str
 ) -> None:
-    """A series night by night. `changes`: first night (from 0), level before and level after."""
+    """A metric night by night. `changes`: for each, its first night (from 0), and the level before and after."""
     labels = {"x_label": "night with a result", "y_label": _plain(unit, "value")}
     made = canvas.figure(name, height=320, numbers=("0,0", "0,0.[0000]"), **labels)
     for at, before, after in changes:
@@ -196,7 +196,7 @@ def prediction(
     predicted: Sequence[tuple[int, float, float, float]],
     measured: Sequence[tuple[int, float]],
 ) -> None:
-    """Seconds against workers: a line within a band (`predicted`: workers, low, middle, high), and measured dots."""
+    """Seconds against workers: a line in a band (`predicted`: workers, low, middle, high), and dots where measured."""
     workers, low, middle, high = (list(column) for column in zip(*predicted, strict=True))
     axes: dict[str, Any] = {"numbers": ("0,0.[000]", "0,0.[000]"), "x_axis_type": "log", "y_axis_type": "log"}
     made = canvas.figure(name, height=340, x_label="workers", y_label="seconds", **axes)
@@ -208,7 +208,7 @@ def prediction(
 
 
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
-    """The pairs of a comparison in the order they ran, A and B of each, without trials that are not valid."""
+    """A and B of each pair of a comparison, in the order in which pairs ran; invalid trials are left out."""
     labels = {"x_label": "pair", "y_label": _plain(metric, "metric")}
     made = canvas.figure(name, height=260, numbers=("0,0", "0,0.[0000]"), **labels)
     made.xaxis.ticker.min_interval = 1
@@ -254,7 +254,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 
 def threads_of(canvas: Canvas, name: str, blame: Blame, styles: Sequence[str], *, seconds: float, threads: int) -> None:
-    """Threads of a trial by what they were charged to, from the call on, on axes of these lengths."""
+    """Threads of a trial by what they are charged to, from the call on. `seconds`, `threads`: ends of the axes."""
     ranges = {"x_range": models.Range1d(0, seconds), "y_range": models.Range1d(0, threads)}
     labels = {"x_label": "seconds since the call", "y_label": "threads"}
     made = canvas.figure(name, height=220, numbers=("0,0.[000]", "0,0.[00]"), **labels, **ranges)
@@ -266,10 +266,9 @@ def threads_of(canvas: Canvas, name: str, blame: Blame, styles: Sequence[str], *
 
 
 class TrialCharts:
-    """The charts of one trial above each other, with one time axis and one cursor.
+    """The charts of one trial, below each other, with a common time axis and cursor.
 
-    The page's script finds their models by name: the axis `time`, sources by what they hold, `figure-NAME` and
-    `cursor-NAME`.
+    The page's script finds models by name: the axis `time`, sources by their contents, `figure-NAME` and `cursor-NAME`.
     """
 
     def __init__(self, canvas: Canvas, attempts: Attempts) -> None:
@@ -279,7 +278,7 @@ class TrialCharts:
         canvas.reading |= {"begin": begin, "end": end, "makespan": attempts.makespan, "figures": []}
 
     def blame(self, blame: Blame, styles: Sequence[str]) -> None:
-        """Threads by what they were charged to, as stacked areas, each with a colour and perhaps a texture."""
+        """Threads by what they are charged to, as stacked areas; `styles`: colour and texture of each charge."""
         made = self._figure("blame", height=260, y_label="threads")
         made.y_range.start = 0
         _stacked(self._canvas, made, "blame", blame, styles)
@@ -290,7 +289,7 @@ class TrialCharts:
         made = self._figure("parallelism", height=220, y_label="threads, tasks")
         for name, step in steps.items():
             level = step.level.astype(np.int32)
-            level[-1:] = level[-2:-1]  # the drop to zero at the end of the trial says nothing
+            level[-1:] = level[-2:-1]  # do not draw the drop to zero at the end of the trial
             source = _source(name, time=step.time, level=level)
             if name == "running":
                 area = made.varea_step("time", 0, "level", source=source, step_mode="after", fill_alpha=0.85)

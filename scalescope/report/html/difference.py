@@ -17,11 +17,11 @@ from scalescope.report.table import ReportTable, Row
 
 @dataclass(frozen=True)
 class DifferenceStep:
-    """A row with its bar: from the seconds with all parts above it to those with its own part, too."""
+    """A row with its bar, which spans from the sum of all rows above to the sum that includes this row."""
 
     row: Row
-    left: float  # distance of the bar from the left end of the axis, in percent of its length
-    right: float  # distance from the right end
+    left: float  # distance from the left end of the axis to the bar, in percent of the axis
+    right: float  # distance from the bar to the right end of the axis, in percent of the axis
 
 
 def render_difference(found: RunDifference) -> str:
@@ -51,7 +51,7 @@ def write_difference(place: build.Target, found: RunDifference) -> build.Target:
 
 
 def steps(found: RunDifference) -> list[DifferenceStep]:
-    """A's seconds, what each part adds to them or takes away, and B's seconds."""
+    """Rows of a waterfall chart: A's seconds, the seconds that each part adds or removes, and B's seconds."""
     ends = list(accumulate((each for each, _ in found.rows), initial=found.found.a_s))
     bars = [(0.0, ends[0]), *pairwise(ends), (0.0, found.found.b_s)]
     took = (found.found.a_s, found.found.a_thread_s), (found.found.b_s, found.found.b_thread_s)
@@ -69,7 +69,7 @@ def steps(found: RunDifference) -> list[DifferenceStep]:
 
 
 def _timelines(found: RunDifference, canvas: Canvas) -> tuple[list[TimeChart], ReportTable]:
-    """What the threads of A and B were charged to, on one scale and in the same colours, and the numbers of it."""
+    """Charts of the threads of A and B by what they are charged to, with equal scales and colours; and their table."""
     seen = [each for trial in found.trials if (each := observed(trial))]
     same = {name: each.name for each in found.found.matches for name in (*each.a, *each.b)}
     sides = [_renamed(blame(each, series.BINS), same) for each in seen]
@@ -101,7 +101,7 @@ def _renamed(charged: Blame, names: Mapping[str, str]) -> Blame:
 
 
 def _totals(charged: Blame) -> dict[tuple[str, str], float]:
-    """Thread-seconds by the threads' state and what they are charged to."""
+    """Thread-seconds by state of the thread and text of the charge."""
     found: dict[tuple[str, str], float] = {}
     for each in charged.charges:
         key = each.state, each.text

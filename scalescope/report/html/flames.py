@@ -1,4 +1,4 @@
-"""Flame charts of the threads of tasks, one per task prefix: plain HTML, drawn without a script."""
+"""Flame charts of the threads of tasks, one per task prefix, as plain HTML without a script."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scalescope.model.words import percent, plural, seconds
 from scalescope.report import worker_time
 from scalescope.report.table import ReportTable
 
-CHARTS, ROWS = 6, 20  # most prefixes drawn, and most in the table; those with most busy time
-NARROWEST = 0.01  # share of the samples below which a frame is not drawn
-DEEPEST = 40  # most rows of a chart
+CHARTS, ROWS = 6, 20  # most prefixes with a chart, and most prefixes in the table; those with most busy time
+NARROWEST = 0.01  # smallest share of the samples for which a frame is drawn
+DEEPEST = 40  # most rows (frames) of a chart
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A frame, as wide as its share of the samples."""
+    """A bar for one frame; its width is the frame's share of the samples."""
 
     text: str
     kind: str  # `own` code, a `library`, or a `call` out of Python
@@ -42,7 +42,7 @@ class Flame:
 
 @dataclass(frozen=True)
 class Inside:
-    """Content of the page about the inside of tasks."""
+    """What the page shows about time inside tasks."""
 
     text: str
     table: ReportTable | None = None
@@ -77,7 +77,7 @@ def _flame(prefix: str, each: InsidePrefix) -> Flame:
 
 
 def _bars(stacks: Sequence[Stack], whole: int, row: int, begin: int) -> Iterator[Bar]:
-    # `stacks` have the same frames above this row
+    # All `stacks` have the same frames in the rows before `row`.
     below: dict[str, list[Stack]] = {}
     for stack in stacks:
         if len(stack.frames) > row:

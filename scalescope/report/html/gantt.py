@@ -11,20 +11,20 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints, ordered
 from scalescope.report.html.stages import Groups
 
 MOST_BARS = 100_000  # a browser draws these without delay (1.3 MB)
-PLAIN_BARS = 20_000  # up to this many tasks, each has its own bar
-PIXELS = 2_400  # time steps within which neighbours are merged: twice the width of the chart
-MOST_IDLE_ROWS = 40  # with more rows, only threads that ran a task have one; the heat map shows the others
+PLAIN_BARS = 20_000  # most tasks for which each task has its own bar
+PIXELS = 2_400  # number of time steps, twice the chart's width in pixels; short tasks within a step are merged
+MOST_IDLE_ROWS = 40  # if there are more rows, workers that ran nothing get none; the heat map shows them
 CLOCK_ERROR_S = 0.005
 STAGES = 8  # stages with a colour of their own; the others share one
-OTHER, LOST = STAGES, STAGES + 1  # codes of all other stages, and of attempts whose result was not used
+OTHER, LOST = STAGES, STAGES + 1  # codes for all other stages, and for attempts whose result was not used
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The row of the chart for each worker."""
+    """The rows of the chart: one per thread."""
 
-    worker: Ints  # index into `Attempts.addresses`, for each row
-    of_attempt: Ints  # row of each attempt
+    worker: Ints  # for each row, the index of its worker in `Attempts.addresses`
+    of_attempt: Ints  # for each attempt, its row
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Bars:
     left: npt.NDArray[np.float32]  # seconds since `Attempts.epoch`
     right: npt.NDArray[np.float32]
     stage: npt.NDArray[np.uint8]  # 0 to `STAGES` - 1, `OTHER` or `LOST`
-    count: npt.NDArray[np.uint32]  # tasks in the bar
-    tasks: int  # attempts recorded
-    merged_below_s: float = 0.0  # shorter tasks that began within this time on one thread share a bar; 0: none do
-    left_out: int = 0  # attempts without a bar: the shortest, if there were still too many
+    count: npt.NDArray[np.uint32]  # number of tasks in the bar
+    tasks: int  # number of attempts recorded
+    merged_below_s: float = 0.0  # seconds; shorter tasks within such a time step share a bar; 0: nothing was merged
+    left_out: int = 0  # number of attempts without a bar: the shortest ones, if merging left too many bars
 
 
 def rows_of(attempts: Attempts, order: Ints) -> Rows:
-    """Give every thread a row: as many per worker as it has threads or ran tasks on.
+    """Give every thread a row: each worker gets as many rows as it has threads, or as ran tasks if these are more.
 
     `order` lists workers from the first row on. With more than `MOST_IDLE_ROWS`, workers that ran nothing get no row.
     """
@@ -57,13 +57,13 @@ def rows_of(attempts: Attempts, order: Ints) -> Rows:
         height[used[order] == 0] = 0
     first = np.empty(count, np.int64)
     first[order] = np.cumsum(height) - height
-    # Pairs are ordered by worker, so the place among those of its worker is the distance from the first of them.
+    # Pairs are ordered by worker: a pair's place within its worker is its distance from the worker's first pair.
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
     return Rows(np.repeat(order, height), (first[owner] + place)[pair])
 
 
 def stage_codes(attempts: Attempts, groups: Groups) -> npt.NDArray[np.uint8]:
-    """The colour of each attempt: stages are numbered by work, the largest first."""
+    """The code of each attempt's colour: the number of its stage by work, largest first; or `OTHER` or `LOST`."""
     found = groups.renumbered(groups.largest(STAGES), OTHER).astype(np.uint8)
     found[~attempts.useful] = LOST
     return found
@@ -72,11 +72,11 @@ def stage_codes(attempts: Attempts, groups: Groups) -> npt.NDArray[np.uint8]:
 def bars(
     attempts: Attempts, row: Ints, stage: npt.NDArray[np.uint8], *, most: int = MOST_BARS, plain: int = PLAIN_BARS
 ) -> Bars:
-    """A bar for each attempt; indistinguishably short ones are merged until at most `most` are left.
+    """A bar for each attempt; if there are too many, short neighbours are merged until at most `most` bars are left.
 
-    A merged bar has the colour of the stage that fills most of it, or of a lost attempt if it has one.
+    A merged bar has the colour of the stage that fills most of it, or the colour `LOST` if it has a lost attempt.
     """
-    # Rows are whole numbers and times a fraction of the makespan: one sort orders by both.
+    # Rows are whole numbers, and times are divided by the makespan: one sort of the sums orders by row, then time.
     by_row = np.argsort(row + 0.999999 * attempts.start / attempts.makespan)
     row, stage = row[by_row], stage[by_row]
     start, stop = attempts.start[by_row], attempts.stop[by_row]
@@ -104,9 +104,9 @@ def bars(
 
 
 def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
-    """The first attempt of each pair of worker and thread, and the pair of each attempt.
+    """For each pair of worker and thread, its first attempt; and for each attempt, its pair.
 
-    A worker may replace its threads. If it used more than it has, and no two of its tasks overlap, they count as one.
+    A worker may replace its threads. If it used more threads than it has, but never two at once, they count as one.
     """
     worker = attempts.worker
     identifiers, code = np.unique(attempts.thread, return_inverse=True)
@@ -120,7 +120,7 @@ def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
 
 
 def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
-    """The workers that ran two tasks at once, by more than the clock error."""
+    """For each worker, whether two of its tasks overlapped by more than the clock error."""
     order = ordered(attempts.worker, attempts.start)
     worker = attempts.worker[order]
     both = (worker[1:] == worker[:-1]) & (attempts.start[order][1:] < attempts.stop[order][:-1] - CLOCK_ERROR_S)

@@ -1,4 +1,4 @@
-"""The charts over the time of one trial, each with the same content in words and numbers."""
+"""Charts over the time of one trial; each comes with a sentence and a table that say the same."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
 from scalescope.report.table import ReportTable
 
-TABLE_TIMES = 12  # rows of the tables that repeat charts over time
+TABLE_TIMES = 12  # rows (points in time) of the tables that accompany charts
 TABLE_WORKERS = 10
-SENTENCE = 4  # charges named in a sentence
+SENTENCE = 4  # most charges named in a sentence
 LATER = " Waiting for late tasks is passed on to the delay that made them late."
-SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known of each prefix
+SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known for each prefix
 TEXTURES = {
     "dotted": "dotted: the task holds its thread and waits",
     "pale": "pale: idle, and waits for these tasks, or for others that they made late",
@@ -36,20 +36,20 @@ TEXTURES = {
 
 @dataclass(frozen=True)
 class TimeChart:
-    """The content of a chart over the time of the trial in words and numbers."""
+    """A chart over the time of a trial, and its content in words and numbers."""
 
     text: str  # the main result in a sentence or two
-    table: ReportTable | None = None  # the numbers behind it, thinned; None if another table of the page has them
+    table: ReportTable | None = None  # numbers of the chart at some times; None if another table of the page has them
     legend: tuple[tuple[str, str], ...] = ()  # colours and their meanings
     notice: str = ""  # a sentence on what was left out or merged
-    open: bool = False  # True if its table is unfolded at first
-    name: str = ""  # name of its figure
+    open: bool = False  # True if the table is unfolded at first
+    name: str = ""  # name of the figure in the canvas
     title: str = ""
 
 
 @dataclass(frozen=True)
 class TrialView:
-    """A trial with what several of its charts need."""
+    """A trial, and data that several of its charts need."""
 
     seen: Observation
     attempts: Attempts
@@ -57,7 +57,7 @@ class TrialView:
     canvas: Canvas
     drawn: TrialCharts
     edges: Floats  # edges of the columns of heat maps, in seconds since the first task was known
-    heat: Heat  # busy workers
+    heat: Heat  # busy share of workers
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ChartKind:
     """One chart of the page about a trial."""
 
     title: str
-    # draws it, and says the same in words and numbers; None for a trial that has no such chart
+    # draws the chart and returns its words and numbers; None if the trial has no such chart
     build: Callable[[TrialView], TimeChart | None]
 
 
@@ -86,7 +86,7 @@ def _names(seen: Observation, attempts: Attempts) -> list[str]:
 
 
 def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
-    """Colour and name of every code of `gantt.stage_codes`; an unused code has an empty name."""
+    """Colour and name of every code of `gantt.stage_codes`; the name is empty if the code is not used."""
     names = [groups.titles[stage.group] for stage in groups.largest(gantt.STAGES)]
     names += [""] * (gantt.STAGES - len(names)) + ["all other stages", "failed, lost or repeated"]
     present = set(np.unique(bars.stage).tolist())
@@ -103,7 +103,7 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
 
 
 def styles(charged: Blame, codes: Mapping[str, int]) -> list[str]:
-    """Colour and texture of each charge; `codes` are the colours of prefixes (`theme.stage_colour`)."""
+    """Colour and texture of each charge. `codes`: number of the colour of each prefix (`theme.stage_colour`)."""
     textures = {"ran": "", "held": " dotted", "idle": " pale", "idle, passed on": " pale"}
     return [
         stage_colour(codes[charge.name]) + textures[charge.state]
@@ -140,7 +140,7 @@ def _blame(view: TrialView) -> TimeChart:
 
 
 def charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Colour and texture with their meaning."""
+    """Each colour or texture, and its meaning."""
     colours, others = {}, {}
     for style, charge in zip(styles, charged.charges, strict=True):
         if charge.of_tasks:
@@ -171,7 +171,7 @@ def _parallelism(view: TrialView) -> TimeChart:
 def _heat(view: TrialView) -> TimeChart:
     heat, names = view.heat, _names(view.seen, view.attempts)
     view.drawn.heat("heat", heat)
-    # The names behind rows, for the page's script
+    # Names of the workers in each row, which the page's script shows
     view.canvas.reading |= {"workers": [names[worker] for worker in heat.order], "workers_per_row": heat.workers}
     idle = int((heat.busy == 0).sum())
     shown, cut = list(range(len(heat.order))), ""
@@ -222,7 +222,7 @@ def _gantt(view: TrialView) -> TimeChart:
     view.drawn.gantt(bars, len(lines.worker))
     stages, place = _stage_names(view.groups, bars), np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    # The names behind rows and colours, for the page's script
+    # Names for rows and colours, which the page's script shows
     view.canvas.reading |= {"rows": place[lines.worker].tolist(), "stages": [name for _, name in stages]}
     idle = len(attempts.addresses) - len(np.unique(lines.worker))
     without = f" {plural(idle, 'worker')} without a task {'is' if idle == 1 else 'are'} left out." if idle else ""

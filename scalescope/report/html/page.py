@@ -21,8 +21,8 @@ from scalescope.report.run_tables import factors_table, to_measure
 from scalescope.report.table import ReportTable
 from scalescope.store.store import SweepRun
 
-MOST_POINTS = 200  # points in a table: nobody reads more
-MOST_KNEES = 6  # charts of series; the table has the points of the others
+MOST_POINTS = 200  # most points in a table: nobody reads more
+MOST_KNEES = 6  # most series with a chart; the points of the others are in the table
 VERSIONS = ("python", "dask", "distributed")
 # Terms in the order in which they appear in the report
 TERMS: tuple[tuple[str, str], ...] = (
@@ -62,11 +62,11 @@ class WorkerTimeBar:
 
 @dataclass(frozen=True)
 class FindingBlock:
-    """A finding, and its additions on the page."""
+    """A finding, with the texts that the page adds."""
 
     finding: Finding
-    level: str  # class of the style sheet: the severity, or `good`
-    word: str  # the level in a word
+    level: str  # style-sheet class: the severity, or `good`
+    word: str  # one word for `level`
     facts: tuple[str, ...]  # confidence, points concerned and worker time lost
 
 
@@ -100,7 +100,7 @@ def evidence_value(value: float | int | str) -> str:
 
 
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
-    """Workload, versions, place, time and order of a run."""
+    """Where the numbers of a run come from: workload, versions, machine, time and order of trials."""
     facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
     what, when = ran_what(run.trials), period(run.created_at, run.finished_at)
     if what:
@@ -129,7 +129,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
 
 
 def packages(run: SweepRun) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The package list of each environment in which trials ran, after its label."""
+    """Label and package list of each environment in which trials ran."""
     found = [(label, _packages(facts)) for label, facts in _environments(run)]
     return [(label, sorted(known.items())) for label, known in found if known]
 
@@ -164,7 +164,7 @@ def _shared(run: SweepRun) -> dict[str, Any]:
 
 
 def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
-    """The versions that decide what is measured, in each environment."""
+    """For each environment, the versions of the packages that affect the measurements most."""
     for name, facts in _environments(run):
         known = _packages(facts)
         named = [f"{each} {facts[each]}" for each in VERSIONS if facts.get(each)]
@@ -173,7 +173,7 @@ def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
 
 
 def _host(host: Mapping[str, Any]) -> str:
-    """The machine without its name, since reports are sent to others."""
+    """The machine in words, without its host name, since reports are sent to others."""
     parts = [str(host[name]) for name in ("cpu_model", "platform") if host.get(name)]
     if host.get("usable_cpus"):
         parts.insert(0, plural(int(host["usable_cpus"]), "usable core"))
@@ -190,7 +190,7 @@ def _trials(run: SweepRun) -> str:
 
 
 def period(created_at: str, finished_at: str) -> str:
-    """From when to when, in words; `finished_at` is empty for what has not finished."""
+    """Begin and end of a run in words; `finished_at` is empty if it has not finished."""
     begin, end = moment(created_at), moment(finished_at)
     return f"{begin.removesuffix(' UTC')} to {end}" if end else f"{begin}, not finished"
 
@@ -213,7 +213,7 @@ def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
 
 
 def legend_parts(found: Sequence[WorkerTimeBar]) -> list[tuple[str, str]]:
-    """Name and title of every part that occurs in some bar."""
+    """Name and title of every part that occurs in any of the bars."""
     titles = {part.name: part.title for bar in found for part in bar.parts}
     return [(name, titles[name]) for name in WORKER_TIME if name in titles]
 
@@ -232,7 +232,7 @@ def speedup_chart(name: str, knee: Knee) -> SpeedupChart:
 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
-    """Reason why this point is looked at (`worker_time.worst_point`)."""
+    """Why this point is shown (`worker_time.worst_point`)."""
     faults = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
     if any(worst.point.id in finding.points[:1] for finding in faults):
         return "the point that the verdict rests on"

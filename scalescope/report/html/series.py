@@ -23,27 +23,27 @@ class Memory:
 
     time: Floats  # seconds since `Attempts.epoch`
     rss: Floats  # resident memory of all workers together
-    managed: Floats  # results held by workers
-    spilled: Floats  # results on disk
-    highest: Floats  # resident memory of the worker with most at that time
+    managed: Floats  # results that workers hold in memory
+    spilled: Floats  # results that workers hold on disk
+    highest: Floats  # resident memory of the worker that has the most at that time
     scheduler: Floats  # resident memory of the scheduler
-    processes: int  # worker processes sampled
+    processes: int  # number of worker processes that were sampled
 
 
 @dataclass(frozen=True)
 class Heat:
     """Busy share of workers over time."""
 
-    share: npt.NDArray[np.uint8]  # 0 to 255 for 0 to 100 %; shape (rows, columns), the busiest first
-    workers: int  # workers averaged in each row
-    order: Ints  # indices into `Attempts.addresses`, the busiest first
-    busy: Floats  # busy share of each worker over the whole trial, in that order, from 0 to 1
+    share: npt.NDArray[np.uint8]  # 0 to 255 for 0 to 100 %; shape (rows, columns), busiest workers first
+    workers: int  # number of workers averaged in each row
+    order: Ints  # indices of workers in `Attempts.addresses`, busiest first
+    busy: Floats  # busy share of each worker over the whole trial, from 0 to 1, in the order of `order`
 
 
 def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | None:
     """Resample the table `memory`; None if nothing was sampled during the trial.
 
-    A sample holds until the next one of its process, the last one for one interval: a dead worker uses no memory.
+    A sample holds until the next sample of its process; the last one for one interval, as a dead worker has no memory.
     """
     table = tables.get("memory", {})
     if not len(table.get("time", ())):
@@ -73,7 +73,7 @@ def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | 
 
 
 def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HEAT_ROWS) -> Heat:
-    """The heat map of `busy_by_worker`, the busiest worker first; with too many workers for rows, they are averaged."""
+    """The heat map of `busy_by_worker`, busiest workers first; with more workers than rows, a row is their average."""
     threads = np.ones(len(attempts.addresses))
     np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
     total = busy.sum(axis=1) / (threads * attempts.makespan)
@@ -84,7 +84,7 @@ def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HE
 
 
 def gpu(tables: Tables, attempts: Attempts, edges: Floats, like: Heat) -> Heat | None:
-    """Utilisation of each worker's GPU over time, rows in the order of `like`; None without samples."""
+    """Utilisation of each worker's GPU over time, with the same rows as `like`; None without samples."""
     table = tables.get("gpu", {})
     if not len(table.get("time", ())):
         return None
@@ -107,13 +107,13 @@ def _averaged(share: Floats, each: int) -> npt.NDArray[np.uint8]:
 
 
 def at(steps: Steps, times: Sequence[float] | Floats) -> Ints:
-    """The level of a step function at some times."""
+    """The level of a step function at each of these times."""
     position = np.searchsorted(steps.time, np.asarray(times, np.float64), side="right") - 1
     return np.asarray(steps.level[np.maximum(position, 0)])
 
 
 def _held(samples: Floats, time: Floats) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Index of the sample that holds at each time, and whether the process existed then."""
+    """For each time, the index of the sample that holds, and whether the process existed."""
     interval = float(np.median(np.diff(samples))) if len(samples) > 1 else float(time[-1])
     position = np.searchsorted(samples, time, side="right") - 1
     there = (time >= samples[0] - interval) & (time <= samples[-1] + interval)

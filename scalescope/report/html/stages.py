@@ -1,4 +1,4 @@
-"""The stages of a trial: from items to partitions to tasks."""
+"""The stages of a trial: a name for each, and a table of items, tasks and durations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Groups:
     stages: tuple[Stage, ...]  # stages in the order in which they began
     titles: dict[str, str]  # a short name for each task group
     names: tuple[str, ...]  # task groups
-    code: Ints  # position of each attempt's group in `names`
+    code: Ints  # for each attempt, the index of its group in `names`
 
     @classmethod
     def of(cls, stages: tuple[Stage, ...], attempts: Attempts) -> Groups:
@@ -40,7 +40,7 @@ class Groups:
         return sorted(self.stages, key=lambda stage: -stage.work_s)[:count]
 
     def renumbered(self, stages: Sequence[Stage], other: int) -> Ints:
-        """For each attempt the position of its stage in `stages`, or `other`."""
+        """For each attempt, the index of its stage in `stages`, or `other`."""
         place = {stage.group: i for i, stage in enumerate(stages)}
         return np.array([place.get(name, other) for name in self.names], np.int64)[self.code]
 

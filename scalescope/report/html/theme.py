@@ -1,7 +1,7 @@
-"""Colours of the report, in the light and in the dark scheme, for the style sheet and the charts.
+"""Colours of the style sheet and the charts, for the light and the dark scheme.
 
-Text has a contrast of at least 4.5 to 1, and marks of charts 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). Only what means
-"nothing happened here" is fainter. A table repeats everything that a colour tells.
+Text has a contrast of at least 4.5 to 1, and marks in charts 3 to 1 (WCAG 2.2, 1.4.3 and 1.4.11). Only marks that mean
+"nothing happened here" are fainter. Everything that a colour tells is also in a table.
 """
 
 from __future__ import annotations

@@ -30,17 +30,17 @@ class TrialPage:
     """Content of the page about one trial."""
 
     title: str  # the point in words
-    why: str  # the reason why this trial was chosen
-    missing: str = ""  # the reason why there is nothing to draw
+    why: str  # reason why this trial is shown
+    missing: str = ""  # reason why nothing can be drawn; empty: charts follow
     charts: tuple[TimeChart, ...] = ()
-    inside: flames.Inside | None = None  # charts of what tasks did inside
+    inside: flames.Inside | None = None  # flame charts of time inside tasks
     stages: ReportTable | None = None  # a row per stage
     path: ReportTable | None = None  # the critical path; None if the graph is not known
     path_text: str = ""
 
 
 def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> tuple[Trial, str] | None:
-    """The trial to look into, and why that one; None if nothing was recorded."""
+    """The trial to show in detail, and the reason for this choice; None if no trial was recorded."""
     if key:
         return {trial.key: trial for trial in run.trials}[key], "chosen by its key"
     recorded = [trial for trial in run.trials if trial.records and not trial.warmup]
@@ -62,7 +62,7 @@ def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> t
 def build(
     run: SweepRun, summaries: Sequence[PointSummary], read: ReadTables, canvas: Canvas, key: str = ""
 ) -> TrialPage:
-    """Draw one trial, and say in words and tables what the drawings show."""
+    """Draw the charts of one trial, with words and tables that say the same."""
     chosen = choose(run, summaries, key)
     if chosen is None:
         return TrialPage("", "", missing="No trial of this run has records of its tasks, so there is nothing to draw.")
@@ -75,7 +75,7 @@ def build(
     try:
         tables = read(trial)
         attempts = Attempts.read(tables)
-    except (StoreError, CaptureError) as error:  # the rest of the report stands without it
+    except (StoreError, CaptureError) as error:  # the rest of the report is made without it
         return TrialPage(title, why, missing=str(error))
     seen = Observation(trial, tables, attempts)
     graph = Graph.read(seen.tables, attempts)
@@ -93,7 +93,7 @@ def build(
 
 
 def _path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
-    """Table of the critical path, and the consequence of its length."""
+    """Table of the critical path, and a sentence on what its length means."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
     useful = f"From about {plural(spans.useful_workers, 'thread')} on, more of them help this graph by less than 5 %."

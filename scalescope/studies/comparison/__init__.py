@@ -1,1 +1,1 @@
-"""Is B slower than A?"""
+"""The study that tells whether B is slower than A."""

@@ -1,11 +1,11 @@
-"""Is B slower than A? One comparison in interleaved pairs, and many of them together.
+"""Is B slower than A? Judges one comparison in interleaved pairs, and corrects the judgements of many comparisons.
 
-Pairs are looked at after 7, 10, 14, 20, ... of them, until the answer is clear:
+The pairs are judged after 7, 10, 14, 20, ... pairs, until the answer is clear:
 
 - **same**: two one-sided tests (Schuirmann 1987) show that any difference is below the smallest effect. The mean of
-  all pairs, odd ones included, lies within it too, and there are `SAME_FROM` pairs or all are exactly equal;
-- **slower, faster**: the interval of the ratio excludes 1, the sign-flip test agrees, and odd pairs do not turn the
-  mean around;
+  all pairs, outliers included, is below it too, and there are `SAME_FROM` pairs or all pairs are exactly equal;
+- **slower, faster**: the interval of the ratio excludes 1, the sign-flip test agrees, and the outliers do not change
+  the sign of the mean;
 - **undecided** after the last pair otherwise.
 
 Each look uses the same nominal level, so that all looks together raise a false alarm in at most 5 % of comparisons
@@ -41,16 +41,16 @@ from scalescope.model.mapping import Mapped, from_mapping
 from scalescope.model.words import change, plural, signed_change
 from scalescope.studies.comparison.parameters import FEWEST, Alpha, ComparisonParameters, MaxPairs, SmallestEffect
 
-# Pairs after which a comparison without a valid pair ends.
+# Pairs after which a comparison ends if none of them is valid.
 FIRST = 3
 ALPHA = ComparisonParameters.alpha
-# Fewest pairs for "same", if so many are allowed. If 15 % of B's trials are slow, 14 pairs miss all of them in 10 % of
-# comparisons; 7 pairs in 33 %.
+# Fewest pairs for "same", unless `max_pairs` is smaller. If 15 % of B's trials are slow, 10 % of comparisons with 14
+# pairs contain no slow trial, and 33 % of comparisons with 7 pairs.
 SAME_FROM = 14
 
 
 class ComparisonDecision(StrEnum):
-    """What B is, against A."""
+    """Result of comparing B with A."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -69,7 +69,7 @@ class ComparisonQuestion(Mapped):
     name: str = ""  # name among other comparisons, such as the workload
     a: str = "A"
     b: str = "B"
-    larger_is_slower: bool = True  # False for what should be large, such as `efficiency`
+    larger_is_slower: bool = True  # False for metrics whose larger values are better, such as `efficiency`
     smallest_effect: SmallestEffect = ComparisonParameters.smallest_effect
     max_pairs: MaxPairs = ComparisonParameters.max_pairs
     alpha: Alpha = ComparisonParameters.alpha
@@ -88,23 +88,23 @@ class ComparisonQuestion(Mapped):
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """What the pairs say."""
+    """Result of one comparison."""
 
     question: ComparisonQuestion
     ratio: float | None  # typical b / a; infinite if only A is 0; None with fewer than two valid pairs
-    low: float | None  # lower end of its interval, at 1 - alpha over all looks together
+    low: float | None  # lower end of the ratio's interval, with confidence 1 - alpha over all looks together
     high: float | None
-    p: float | None  # p of the paired t-test, corrected for all looks of the design
-    sign_flip_p: float | None  # p of the sign flips at this look alone: a cross-check that needs no normal noise
+    p: float | None  # p of the paired t-test, corrected for all planned looks
+    sign_flip_p: float | None  # p of the sign-flip test at the last look alone; it does not assume normal noise
     pairs: int  # number of valid pairs, outliers included
     dropped: int  # pairs with a trial that is not valid
     outlying: int
-    minimal_effect: float | None  # smallest difference that four of five such runs would show: 0.03 is 3 %
+    minimal_effect: float | None  # smallest difference (0.03: 3 %) that four of five such comparisons would show
     decision: ComparisonDecision
     line: str
     # all pairs, valid or not, in the order in which they ran
     measured: tuple[tuple[float | None, float | None], ...] = ()
-    q: float | None = None  # p after Benjamini and Hochberg; None if it is alone or has too few pairs
+    q: float | None = None  # p adjusted for the family (Benjamini-Hochberg); None without family or with too few pairs
 
     @property
     def different(self) -> bool:
@@ -115,7 +115,7 @@ class PairedComparison:
         return abs(math.log(self.ratio)) if self.ratio and self.ratio < math.inf else math.inf
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON carries it: infinite numbers are None; without `q`, which only a family has."""
+        """The fields for JSON: infinite numbers become None; `q` is left out, since only a family has it."""
         given = {name: value for name, value in asdict(self).items() if name != "q"}
         return {
             name: None if isinstance(value, float) and math.isinf(value) else value for name, value in given.items()
@@ -123,26 +123,26 @@ class PairedComparison:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
-        """What `to_mapping` gave; with two valid pairs, a number that is None was infinite."""
+        """The inverse of `to_mapping`; with two or more valid pairs, None stands for infinity."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
         return from_mapping(cls, {**data, **{name: math.inf for name in names if data[name] is None}})
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
-    """Which trial of a pair runs first.
+    """The order in which the two trials of a pair run.
 
-    A coin per two pairs, the second of which runs the other way round: steady drift of the machine cancels, and nothing
-    periodic can follow.
+    A coin is tossed for every two pairs, and the second pair runs in the opposite order: a steady drift of the machine
+    cancels, and a periodic disturbance cannot keep in step.
     """
     first = random.Random(f"{seed}:{pair // 2}").random() < 0.5
     return ("a", "b") if first == (pair % 2 == 0) else ("b", "a")
 
 
 def further(question: ComparisonQuestion, pairs: Pairs) -> int:
-    """How many more pairs to run before the next look; 0 when the search is over.
+    """How many more pairs to run before the next look; 0 when the comparison is over.
 
-    Pairs that are not valid are replaced, until there are `FEWEST` of them and they are no fewer than the valid ones.
-    If none of the first `FIRST` is valid, the comparison is given up.
+    An invalid pair is replaced. The comparison ends once there are `FEWEST` invalid pairs, and at least as many invalid
+    pairs as valid ones; or if the first `FIRST` pairs are all invalid.
     """
     found = effects(pairs)
     if not pairs:
@@ -158,7 +158,7 @@ def further(question: ComparisonQuestion, pairs: Pairs) -> int:
 
 
 def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
-    """Judge the pairs that were run, until the last look or until time was up."""
+    """Judge all pairs that were run."""
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
         nothing = (None, None, None, None, None)
@@ -185,12 +185,12 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     )
 
 
-# ------------------------------------------------------------------ many
+# ------------------------------------------------------------------ many comparisons
 
 
 @dataclass(frozen=True)
 class Family:
-    """Many comparisons in the order in which they were given, and a sentence about those that differ."""
+    """Many comparisons in the given order, and a sentence about those in which B differs from A."""
 
     members: tuple[PairedComparison, ...]
     line: str
@@ -209,14 +209,14 @@ class Family:
 
 
 def ordered(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
-    """Differences first, the largest on top; then the others as they were given."""
+    """Comparisons with a difference, the largest difference first; then the others in the given order."""
     return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
 
 
 def family(comparisons: Sequence[PairedComparison], *, alpha: float = ALPHA) -> Family:
-    """Correct for their number: at most a share `alpha` of the differences shown is expected to be false.
+    """Correct for the number of comparisons: at most a share `alpha` of the differences shown is expected to be false.
 
-    A difference that is not significant among so many becomes undecided.
+    A comparison whose difference is not significant after this correction becomes undecided.
     """
     tested = [each for each in comparisons if each.p is not None and each.pairs >= FEWEST]
     adjusted = dict(zip(map(id, tested), false_discovery([each.p or 0.0 for each in tested]), strict=True))

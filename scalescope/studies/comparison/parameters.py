@@ -61,7 +61,7 @@ class ComparisonParameters(StudyParameters, AtPoint):
         Mapping[str, Any], named("Settings for B only.", "Settings for B", "--b", example={"partition_size": 4})
     ] = field(default_factory=dict)
     metric: Annotated[str, METRIC] = "makespan_s"
-    # 3 % is what 20 pairs can tell from nothing where trials spread by 2 to 3 %; 0 calls only what is equal the same.
+    # 20 pairs can show a difference of 3 % if trials spread by 2 to 3 %. With 0, only exactly equal pairs are the same.
     smallest_effect: SmallestEffect = 0.03
     max_pairs: MaxPairs = 20
     alpha: Alpha = 0.05

@@ -1,4 +1,4 @@
-"""Checks what a comparison of B with A is given, and plans its pairs."""
+"""Checks the parameters of a comparison of B with A, and plans its pairs of trials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     asked = parameters.check(ComparisonParameters, given)
-    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # for these, the other side has a default
+    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # B has defaults for these two axes only
         raise InvalidField(
             "b",
             {},
@@ -56,7 +56,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         side: {name: fields.scalar(f"{side}.{name}", value) for name, value in values.items()}
         for side, values in (("a", asked.a), ("b", asked.b))
     }
-    for name in (CLUSTER, ENVIRONMENT):  # if one side names it, both must
+    for name in (CLUSTER, ENVIRONMENT):  # if one side names the axis, the other side gets its default
         if any(name in arm for arm in arms.values()):
             for arm in arms.values():
                 arm.setdefault(name, _default(shared, name))
@@ -76,7 +76,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         )
         pairings.append(_pairing(question, number, shared, name, arms))
     design: dict[str, Any] = {"metric": number.text}
-    for name in ("smallest_effect", "max_pairs"):  # as given: the same question has the same digest
+    for name in ("smallest_effect", "max_pairs"):  # as given, so that the same question has the same digest
         design[name] = given.get(name, getattr(asked, name))
     if asked.alpha != ComparisonParameters.alpha:
         design["alpha"] = asked.alpha
@@ -94,8 +94,8 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
 
 check = ask
 
-# Largest share by which a process may be faster than another one of the same code, since its memory lies elsewhere: it
-# was 2 to 13 % for a loop. On a virtual clock, tasks of all pairs run in one process a side.
+# Share by which one process may be faster than another that runs the same code, because of where its memory lies: a
+# loop differed by 2 to 13 %. On a virtual clock, all tasks of a side run in one process.
 BY_MEMORY = 0.2
 
 
@@ -111,10 +111,10 @@ class _Pairing:
     request: RunRequest
     a: Point
     b: Point
-    split: bool = False  # True if each side has one process, whose memory alone may make it faster
+    split: bool = False  # True if each side runs in one process, so that its memory may explain a difference
 
     def after(self, number: int, minutes: float) -> RequestAfter:
-        """The further sweep that its run, the one of this number, asks for."""
+        """Makes the confirming sweep from run `number`, if that run shows a difference to confirm."""
 
         def request(runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
             again = self.confirmed(runs[number])
@@ -123,7 +123,7 @@ class _Pairing:
         return request
 
     def confirmed(self, run: SweepRun) -> _Pairing | None:
-        """Pairs with a process for each trial, if the sides of this run differ by what their processes may differ."""
+        """New pairs with a process for each trial; None unless processes alone may explain this run's difference."""
         found = judge(self.question, self.pairs(run.trials))
         if not self.split or not found.different or found.size > math.log1p(BY_MEMORY):
             return None
@@ -176,7 +176,7 @@ def _pairing(
 
 
 def _reason(pairing: _Pairing, found: PairedComparison, run: SweepRun) -> RunDifference | None:
-    """Why B is slower or faster; None if it is not, or the records do not say."""
+    """Why B is slower or faster; None if B does not differ, or the records do not tell."""
     if not found.different or pairing.a.id == pairing.b.id:
         return None
     sides = [

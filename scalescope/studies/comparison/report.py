@@ -1,4 +1,4 @@
-"""A comparison of B with A: ratios with their intervals, and what could have been seen."""
+"""Report of a comparison of B with A: ratios, their intervals, and the smallest difference that would have shown."""
 
 from __future__ import annotations
 

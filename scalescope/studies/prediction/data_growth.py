@@ -17,8 +17,8 @@ from scalescope.model.fields import Scalar
 from scalescope.model.trial import Trial
 from scalescope.studies.prediction.measured import MeasuredSizes, work_of
 
-LEAST_WORK = 0.02  # share of all work below which a prefix's growth is noise
-STEEPEST = 3.0  # largest exponent of work that is believed, as of a product of matrices by their side
+LEAST_WORK = 0.02  # share of the work of all prefixes; the growth of a prefix with less is taken for noise
+STEEPEST = 3.0  # largest exponent of work that is believed: a matrix product takes the third power of its side
 _TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
@@ -34,18 +34,18 @@ def _positive(value: object) -> TypeGuard[int | float]:
 
 @dataclass(frozen=True)
 class DataGrowth:
-    """One parameter that says how much data there is, with another value than was measured."""
+    """A parameter that sets the amount of data, and the value to predict for."""
 
     parameter: str
     base: float  # value of the trials to predict from
     value: float
-    work: Mapping[str, Mapping[float, float]]  # seconds of all tasks by value, for each prefix
+    work: Mapping[str, Mapping[float, float]]  # seconds of all tasks of a prefix, by prefix and value of the parameter
 
     @classmethod
     def of(cls, measured: MeasuredSizes, changed: Mapping[str, Any]) -> DataGrowth | None:
-        """The growth that changed parameters ask for; None if their tasks divide the measured work.
+        """The growth of data among the changed parameters; None if they only divide the measured work differently.
 
-        Raises `InvalidField` if there is none to multiply, or several grow.
+        Raises `InvalidField` if the measured value is not a positive number, or if several parameters grow.
         """
         grown = [name for name, value in changed.items() if times(value) or len(measured.by_value(name)) > 1]
         if not grown:
@@ -72,7 +72,7 @@ class DataGrowth:
         return {**of, self.parameter: self.value}
 
     def unused(self, settings: Iterable[Mapping[str, Scalar]]) -> tuple[Mapping[str, Scalar], ...]:
-        """The settings by which the work is not fitted."""
+        """The settings that differ in another parameter than this one, so that the fit does not use them."""
         return tuple(each for each in settings if each.keys() != {self.parameter})
 
     @property
@@ -86,13 +86,13 @@ class DataGrowth:
 
     @property
     def assumed(self) -> str:
-        """What is assumed because only one value was measured; empty if more were."""
+        """The assumption made if only one value of the parameter was measured; empty if more were."""
         if any(len(sizes) > 1 for sizes in self.work.values()):
             return ""
         return f"that work grows with {self.parameter} (measure a second value: -a {self.parameter}=...)"
 
     def durations(self, base: Trial, counted: Trial) -> dict[str, float]:
-        """Mean seconds of a task, by prefix, with the tasks that `counted` has."""
+        """Mean seconds of a task, by prefix, if the grown work is divided among the tasks of `counted`."""
         tasks = {prefix: work.tasks for prefix, work in work_of(counted).items()}
         return {
             prefix: work.work_s * self._growth(prefix, tasks[prefix] / work.tasks) / tasks[prefix]
@@ -101,7 +101,7 @@ class DataGrowth:
         }
 
     def _growth(self, prefix: str, more_tasks: float) -> float:
-        """How many times as much work this prefix has; as many times as it has tasks if one value was measured."""
+        """Factor on the work of a prefix: fitted; else the data's factor; `more_tasks` if the prefix has no trend."""
         known = {size: seconds for size, seconds in self.work.get(prefix, {}).items() if seconds > 0}
         if self.work_values < 2:
             return self.times

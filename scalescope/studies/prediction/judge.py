@@ -25,20 +25,20 @@ from scalescope.studies.planning import StudyAnswer, because
 from scalescope.studies.prediction.data_growth import DataGrowth
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
-BUSY = "host-overloaded"  # code of the finding that a host was too busy to trust what was measured
+BUSY = "host-overloaded"  # code of the finding that other processes made the host too busy to trust measurements
 LEVEL = 0.8  # confidence of the intervals
-NOISE = 0.03  # relative error of a measurement in real time, assumed without repeats
-# Prior: relative error of predicting twice the largest measured size, and its weight in errors at measured sizes. Both
-# come from the predictions in docs/prediction.md that were used for development.
+NOISE = 0.03  # relative error of a measurement in real time, assumed if no point was repeated
+# Prior: relative error of predicting twice the largest measured size; and how many observed errors the prior weighs.
+# Both come from the predictions in docs/prediction.md that were used for development.
 MODEL, STRENGTH = 0.1, 2
-MODEL_OF_VIRTUAL = 0.04  # the same prior if the measured cluster was simulated, too; from the table in docs/size.md
-# Relative error from which a prediction is unreliable: of the largest measured size, predicted from the others or
-# simulated from its own record.
+MODEL_OF_VIRTUAL = 0.04  # `MODEL` if the measured cluster was itself simulated; from the table in docs/size.md
+# A prediction is unreliable from this relative error at the largest measured size, either predicted from the smaller
+# sizes or simulated from its own record.
 WRONG = 0.5
-MUCH_DATA = 1_000_000  # bytes moved between workers, from which their links matter
-UNSURE = 0.2  # share of a predicted time from which it is said that links are not known
+MUCH_DATA = 1_000_000  # bytes moved between workers; from here on, an assumed bandwidth is mentioned
+UNSURE = 0.2  # share of a predicted time; from here on, the uncertainty about links is mentioned
 NEAR = 1.1  # sizes within this factor of the fastest count as equally good
-# Share of the largest loss from which another cause is named with it: repeats may order the two differently.
+# Causes that lose at least this share of the largest loss are named with it: repeats may order them differently.
 NEARLY = 0.75
 MOST_SETTINGS = 3  # other settings named in the line
 
@@ -65,7 +65,7 @@ class PredictedSize(Mapped):
 
 @dataclass(frozen=True)
 class Trust(Mapped):
-    """The largest measured size, predicted from the smaller ones."""
+    """How well the largest measured size was predicted from the smaller ones."""
 
     workers: int
     largest_used: int
@@ -86,20 +86,20 @@ class Prediction(Mapped):
     asked: tuple[int, ...]
     factor: float  # measured over simulated time; simulated times are multiplied by it
     trust: Trust | None = None  # None if only one size was measured
-    not_simulated: Mapping[str, float] = field(default_factory=dict)  # shares from 0 to 1, by what is not simulated
-    room_bytes: float = 0.0  # bytes of results that a worker holds before it spills; 0: unknown, or no limit
-    assumed: tuple[str, ...] = ()  # costs that the trial does not show, so defaults are used
+    not_simulated: Mapping[str, float] = field(default_factory=dict)  # shares from 0 to 1, by text of the part
+    room_bytes: float = 0.0  # bytes of results that fit on a worker before it spills; 0: unknown, or no limit
+    assumed: tuple[str, ...] = ()  # texts about costs that the trials do not show, for which defaults are used
     costs: Mapping[str, Any] = field(default_factory=dict)  # costs of the simulated cluster
     settings: Mapping[str, Any] = field(default_factory=dict)  # the predicted settings, if the run measured several
     other_settings: tuple[Mapping[str, Any], ...] = ()  # measured settings without a prediction
     missing: Mapping[str, str] = field(default_factory=dict)  # reasons for no answer, by number of workers
-    cores: int = 0  # cores of the host if it runs all workers in real time; otherwise, or if unknown, 0
+    cores: int = 0  # cores of the host if all workers ran on this machine; otherwise, or if unknown, 0
     unchecked: str = ""  # why the largest measured size could not be predicted from the smaller ones
-    fitted_at: Mapping[str, Any] = field(default_factory=dict)  # the parameter of the data, and its measured values
+    fitted_at: Mapping[str, Any] = field(default_factory=dict)  # measured values of the growing parameter
     busy_host: bool = False  # True: other processes filled the host while it was measured
 
     def beyond_cores(self, size: PredictedSize) -> bool:
-        """Whether the host has fewer cores than workers, so that only tasks that compute elsewhere take this time."""
+        """Whether the host has fewer cores than workers: then only tasks that compute elsewhere can be this fast."""
         return 0 < self.cores < size.workers
 
     @property
@@ -125,8 +125,8 @@ class SimulatedSizes:
     """The simulated runs that a prediction is made from."""
 
     held_bytes: Mapping[int, float]  # most bytes of results on one worker at once, by number of workers
-    again: SweepRun  # measured sizes; also the requested sizes, unless `changed` has them
-    changed: SweepRun | None = None  # requested sizes with another cluster or other parameters
+    again: SweepRun  # simulation of the measured sizes; also of the requested sizes, unless `changed` has them
+    changed: SweepRun | None = None  # simulation of the requested sizes with another cluster or other parameters
     known: SweepRun | None = None  # the largest measured size, simulated from the smaller ones
     results: ResultLinks | None = None  # links over which results come to the client
 
@@ -243,10 +243,10 @@ class _Ratio:
     error: float  # standard deviation of the logarithm of `factor`
     noise: float  # standard deviation of the logarithm of one trial's time
     step: float  # standard deviation of a step
-    data_doublings: float = 0.0  # doublings of the data, each of which is a step, too
+    data_doublings: float = 0.0  # doublings of the amount of data; each adds a step
 
     def error_at(self, times: float) -> float:
-        """Relative standard deviation of a measurement at `times` the largest measured size."""
+        """Relative standard deviation of one measurement with `times` as many workers as the largest measured size."""
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
@@ -259,7 +259,7 @@ def _ratio(
         for workers, seconds in sorted(measured.seconds.items())
         if workers in simulated
     }
-    # Two measurements differ by their noise, too, which is not an error of the model.
+    # Variance of each size's median time by noise: it is subtracted, since noise is not an error of the model.
     of_medians = {workers: noise**2 / len(trials) for workers, trials in measured.by_workers.items()}
     steps = [
         max((each - found[measured.largest]) ** 2 - of_medians[workers] - of_medians[measured.largest], 0.0)
@@ -273,7 +273,7 @@ def _ratio(
         steps.append(max(math.log1p(trust.error) ** 2 - by_noise, 0.0) / doublings)
     model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
     step = math.sqrt(fmean([*[model**2] * STRENGTH, *steps]))
-    # Whoever measures on the simulated cluster has no other model: what its draws differ by explains most of a ratio.
+    # If the measurements were simulated, too, both sides use one model: random draws explain most of a ratio.
     before, level, variance = min(found), 0.0, MODEL**2 if measured.base.virtual else math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
@@ -283,14 +283,14 @@ def _ratio(
 
 
 def _noise(measured: MeasuredSizes, draws: Mapping[int, Sequence[Trial]]) -> float:
-    """Relative standard deviation of one measurement; on a virtual clock, only the draws of a simulation differ."""
+    """Relative standard deviation of one measurement; on a virtual clock without repeats, that of simulated draws."""
     if measured.spread or not measured.base.virtual:
         return measured.spread or NOISE
     return math.sqrt(fmean(_by_chance(each) ** 2 for each in draws.values()))
 
 
 def mean_s(draws: Sequence[Trial]) -> float:
-    """Seconds of a size that was simulated several times: the geometric mean, as errors are relative."""
+    """Geometric mean of the seconds of several simulations of one size, because errors are relative."""
     return geometric_mean(map(elapsed_s, draws))
 
 
@@ -310,7 +310,7 @@ def _size(
     workers = trial.point.workers
     predicted = max(ratio.factor * mean_s(draws), trial.metrics.ideal_s)
     by_chance = _by_chance(draws)
-    if measured.base.virtual:  # the noise is what draws of measured sizes differ by: another estimate of the same
+    if measured.base.virtual:  # both `noise` and `by_chance` estimate the spread of draws: average them
         ratio, by_chance = replace(ratio, noise=math.hypot(ratio.noise, by_chance) / math.sqrt(2)), 0.0
     error = math.hypot(ratio.error_at(workers / measured.largest), by_chance)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * error
@@ -332,7 +332,7 @@ def _size(
 
 
 def _shares(run: SweepRun, trials: Sequence[Trial], factor: float = 1.0) -> list[Finding]:
-    """Findings of trials of one size; `lost_s` is a share of their worker time, times `factor`."""
+    """Findings of all trials of one size; `lost_s` becomes a share of the trials' worker time, times `factor`."""
     found = []
     for trial in trials:
         assert trial.metrics is not None
@@ -342,7 +342,7 @@ def _shares(run: SweepRun, trials: Sequence[Trial], factor: float = 1.0) -> list
 
 
 def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) -> PredictedSize:
-    """The size with its limits; the cost of a cause is the sum of its shares of worker time."""
+    """The size with the causes that limit it; a cause costs the sum of its shares of worker time."""
     found: dict[str, Finding] = {}
     for each in shares:
         before = found.get(each.code)

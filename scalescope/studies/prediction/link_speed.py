@@ -1,7 +1,7 @@
-"""Fits the bandwidth of links by playing the recorded transfers again over links that they share.
+"""Fits the bandwidth of links by simulating the recorded transfers again over shared links.
 
-A transfer waits for the packing of others, and shares links with others. Its own bytes and seconds therefore tell a
-bandwidth that is too low.
+A transfer waits while other transfers are packed, and shares links with them. The bytes of a transfer divided by its
+seconds therefore give a bandwidth that is too low.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scalescope.analysis.packing import fetches
 from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.spec import SimulatedSpec
 
-MOST_TRANSFERS = 500  # first transfers that are played
-FASTEST, HALVINGS = 30.0, 8  # largest factor on a bandwidth, and steps of the search for it
+MOST_TRANSFERS = 500  # most transfers that are simulated, the first of the trial
+FASTEST, HALVINGS = 30.0, 8  # largest factor on the known bandwidth; bisection steps to find it
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """Results that a worker asked of another worker."""
+    """Results that one worker (`target`) fetched from another (`source`) for one task."""
 
     time: float  # seconds since the first request
     source: str
@@ -37,9 +37,9 @@ class _Asked:
 
 
 def bandwidth(tables: Tables, costs: FittedCosts) -> float | None:
-    """The least bandwidth, from that of `costs` on, with which transfers take no longer than recorded; bytes a second.
+    """The smallest bandwidth, in bytes a second, at which simulated transfers take no longer than recorded.
 
-    The bandwidth of `costs` if even 30 times as much does not explain the recorded seconds.
+    At least the bandwidth of `costs`; that one, too, if even `FASTEST` times as much is too slow.
     """
     if costs.bandwidth is None or not costs.cpu_s_per_byte:
         return costs.bandwidth
@@ -61,7 +61,7 @@ def _fitted(asked: tuple[_Asked, ...], recorded_s: float, known: float, packing:
 
 
 def _asked(tables: Tables) -> tuple[tuple[_Asked, ...], float]:
-    """The first transfers, and the seconds that they took together."""
+    """The first transfers, and the sum of their recorded seconds."""
     tasks, nbytes = tables["tasks"], defaultdict[tuple[int, str], int](int)
     for node, need in np.column_stack(fetches(tables)).tolist():
         nbytes[node, tasks["worker"][need]] += int(tasks["nbytes"][need])
@@ -75,7 +75,7 @@ def _asked(tables: Tables) -> tuple[tuple[_Asked, ...], float]:
 
 
 def _played_s(asked: Sequence[_Asked], links: Links) -> float:
-    """Seconds that all transfers take together; a worker asks another for one transfer at a time."""
+    """Sum of the simulated seconds of all transfers; between two workers, one transfer runs at a time."""
     turns = defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
 
     async def play(each: _Asked) -> float:

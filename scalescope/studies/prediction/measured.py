@@ -1,4 +1,4 @@
-"""Measurements that a prediction starts from: one workload at several numbers of workers."""
+"""The measurements that a prediction is based on: one workload at several numbers of workers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from scalescope.model.words import pairs
 from scalescope.store.store import SweepRun
 from scalescope.studies.prediction.series import Series, differing_values, series_of
 
-# Sizes share a graph if their task counts differ by at most this factor, or by no more than trials of one size differ
-# (`set_index` looks at the data once in a process).
+# All sizes have the same graph if their task counts differ by at most this factor, or no more than between repeats:
+# a first `set_index` in a process has further tasks, which look at the data.
 SAME_GRAPH = 1.02
-BUILT = 1.25  # least factor between a prefix's tasks at two sizes if the workers decide how many there are
+BUILT = 1.25  # least factor between a prefix's task counts at two sizes if the count depends on the workers
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MeasuredSizes:
     others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # trials to compare with
     builds_by_workers: bool = False  # True if the graph depends on the number of workers
     grows: bool = False  # whether items grow with the workers
-    settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that `other_settings` do not share
+    settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that differ from `other_settings`
     other_settings: tuple[Mapping[str, Scalar], ...] = ()  # axis values of the other settings that the run measured
     series: tuple[Series, ...] = ()  # trials of all settings, those of this one first
 
@@ -51,11 +51,11 @@ class MeasuredSizes:
         axes: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
         grows: Collection[str] = (),
     ) -> MeasuredSizes:
-        """The setting that a run measured at the most sizes; on a tie, the one with the largest size.
+        """The trials of one setting: the one measured at the most sizes; among equals, the one with the largest size.
 
-        `using`: sizes to predict from; the others are for comparison. `axes`: only settings with these values count.
-        `grows`: parameters of which, on a tie, the largest number counts.
-        Raises `InvalidField` if there is no trial.
+        `using`: sizes to predict from; the other sizes are for comparison. `axes`: only settings with these values are
+        chosen. `grows`: parameters whose largest value decides a remaining tie.
+        Raises `InvalidField` if no trial or setting fits.
         """
         trials = [trial for trial in run.trials if trial.counts and trial.records and trial.metrics is not None]
         if not trials:
@@ -127,7 +127,7 @@ class MeasuredSizes:
         return math.sqrt(squares / freedom) if freedom else None
 
     def by_value(self, name: str) -> dict[float, tuple[Trial, ...]]:
-        """Trials that differ in this parameter alone, by its number, at all sizes that each of them has."""
+        """Trials of settings that differ in this parameter alone, by its value; only sizes measured for all values."""
         alike = [each for each in self.series if each.differs_in(self.series[0], name)]
         found = {value: each.sizes for each in alike if (value := each.number(name)) is not None}
         common = set(self.by_workers).intersection(*found.values())
@@ -135,7 +135,7 @@ class MeasuredSizes:
         return {value: tuple(trials) for value, trials in every.items() if trials}
 
     def without(self, packed: Mapping[int, Mapping[str, float]]) -> MeasuredSizes:
-        """A copy whose tasks lack the seconds that packing added, by number of workers and by prefix."""
+        """A copy without the seconds that packing added to tasks; `packed` has them by number of workers and prefix."""
 
         def less(trial: Trial, own: Mapping[str, float]) -> Trial:
             assert trial.metrics is not None
@@ -154,12 +154,12 @@ class MeasuredSizes:
         return {name: work.work_s / work.tasks for name, work in work_of(self.base).items()}
 
     def shared_durations(self, trial: Trial) -> dict[str, float]:
-        """Mean seconds of a task, by prefix, if the tasks of `trial` divide the work of the base trial."""
+        """Mean seconds of a task, by prefix, if the work of the base trial is divided among the tasks of `trial`."""
         tasks = {name: work.tasks for name, work in work_of(trial).items()}
         return {name: work.work_s / tasks[name] for name, work in work_of(self.base).items() if tasks.get(name)}
 
     def durations_at(self, workers: int) -> dict[str, float]:
-        """Expected seconds of a task on `workers` workers, by prefix, if more workers get more tasks.
+        """Expected seconds of a task on `workers` workers, by prefix, if the task count depends on the workers.
 
         N tasks of a prefix take a + b N seconds together (a, b >= 0): a is work that all tasks divide, b is work that
         each task adds. N is extrapolated linearly from the measured sizes.
@@ -235,7 +235,7 @@ def _tasks(trial: Trial) -> int:
 
 
 def _by_workers(sizes: Mapping[int, Sequence[Trial]]) -> bool:
-    """Whether the workers decide how many tasks there are, not the order in which tasks end."""
+    """Whether task counts differ because of the number of workers, not because of the order in which tasks end."""
     few, many = (work_of(middle(sizes[workers])) for workers in (min(sizes), max(sizes)))
     counts = [[side[name].tasks if name in side else 0 for side in (few, many)] for name in {*few, *many}]
     by_factor = [each for each in counts if max(each) >= BUILT * min(each)]

@@ -13,17 +13,17 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.model.trial import Trial
 from scalescope.studies.prediction.measured import work_of
 
-MATTERS = 0.1  # smallest share of the time or of the tasks that matters
+MATTERS = 0.1  # smallest share of the time or of the tasks that is reported
 SCATTERING = "of its time is `client.scatter`, which is not simulated"
 ACTORS = "of its worker time is calls of actors, which are not simulated"
 NESTED = "of its tasks were sent by other tasks, whose waiting is simulated as computing"
 NEW = "of its tasks have prefixes that were not measured, and are taken to last no time"
-FEW = 0.01  # smallest share of such tasks that matters, as one of them may last long
+FEW = 0.01  # smallest share of `NEW` tasks that is reported, since a single one may last long
 WAITING = "of its worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
 
 
 def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
-    """Shares that matter, by the text for what is not simulated; `replayed`: the recorded graph is run again."""
+    """Shares of at least `MATTERS`, by the text that names the part. `replayed`: the recorded graph is run again."""
     shares = {
         SCATTERING: _scattering(base.tables),
         ACTORS: base.share("actors"),
@@ -34,7 +34,7 @@ def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
 
 
 def new_tasks(base: Trial, built: Sequence[Trial]) -> dict[str, float]:
-    """The largest share of tasks in `built` trials whose prefix `base` lacks, by the text for it."""
+    """The largest share, in a `built` trial, of tasks whose prefix `base` lacks, by the text that names it."""
     known, share = work_of(base), 0.0
     for trial in built:
         tasks = {prefix: work.tasks for prefix, work in work_of(trial).items()}

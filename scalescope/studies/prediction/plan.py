@@ -43,13 +43,13 @@ from scalescope.studies.prediction.not_simulated import new_tasks, not_simulated
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
-MANY_TASKS = 5_000  # tasks of all simulated trials, from which the trials are divided among this host's cores
-SPREADS = 2.5  # standard deviations by which another run may hold more than the mean of the draws
-FURTHER_DRAWS = 3  # draws with the spread of all sizes that are added to those of one size
+MANY_TASKS = 5_000  # tasks of all simulated trials; from here on, trials are simulated in parallel on all cores
+SPREADS = 2.5  # standard deviations of held bytes that are added to the mean of the draws
+FURTHER_DRAWS = 3  # imagined draws with the spread pooled over all sizes, added to the draws of each size
 DRAWS = 3  # simulations of each trial, because tasks are placed at random
-# Tasks of all simulated trials, from which each is simulated once, and only the largest measured size is compared.
+# Tasks of all simulated trials; from here on, each trial is simulated once, and only the largest measured size is
+# simulated for comparison.
 TOO_MANY_TASKS = 20_000
-# Purposes of the runs of a study
 MEASURING, AGAIN, COUNTING, CHANGED, KNOWN = "measuring", "again", "counting", "changed", "known"
 AHEAD = (2, 4, 8, 16)  # default sizes, as multiples of the largest measured size
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
@@ -67,7 +67,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
     origin = MeasuredSizes.of(run, sizes(asked.using), axes, asked.params)
     growth = DataGrowth.of(origin, asked.params)
-    if growth is not None:  # the same workload builds the graphs that are compared
+    if growth is not None:  # then the workload builds all graphs, so that they can be compared
         origin = replace(origin, builds_by_workers=True)
     for name, value in asked.params.items():
         if any(each.get(name) == value for each in origin.other_settings):
@@ -111,17 +111,17 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
 
 @dataclass(frozen=True)
 class PredictionSteps:
-    """The runs that a prediction takes, and its answer from them."""
+    """The runs of a prediction, and the answer that follows from these runs."""
 
     asked: PredictionParameters
     address: tuple[str, str]  # addresses of the store and of its raw records
     origin: MeasuredSizes | None  # None: the study measures first
     first: RunRequest | None = None  # the sweep to measure first, if there is no origin
-    growth: DataGrowth | None = None  # more data than was measured
+    growth: DataGrowth | None = None  # set if another amount of data than measured is asked for
 
     @property
     def steps(self) -> Mapping[str, RunRequest | RequestAfter]:
-        """The runs of the study in order, by purpose; the last may be left out."""
+        """The runs of the study, by purpose, in order; a function makes a run's request, or None for no run."""
         steps: dict[str, RunRequest | RequestAfter] = {MEASURING: self.first} if self.first else {}
         steps[AGAIN] = self.again
         if self.settings:
@@ -142,11 +142,11 @@ class PredictionSteps:
 
     @property
     def changes(self) -> bool:
-        """Whether to predict for another cluster or other parameters than were measured."""
+        """Whether to predict for another cluster or other parameters than the measured ones."""
         return bool(self.asked.bandwidth or self.asked.threads or self.settings)
 
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """Simulates the measured sizes for comparison; also the requested sizes, unless something else changes."""
+        """Simulates the measured sizes for comparison; also the requested sizes, unless `changes`."""
         measured = self._measured(runs)
         wanted = () if self.changes else self._wanted(measured)
         compared = () if _is_large(measured) else measured.by_workers
@@ -179,7 +179,7 @@ class PredictionSteps:
         return self._simulated(measured.smaller, {measured.smaller.largest, measured.largest}, store, folder)
 
     def so_far(self, runs: Sequence[SweepRun]) -> str:
-        """For a large graph, the answer before it is checked, which takes as long again; else empty."""
+        """For a large graph, a first answer before the run that checks it, which takes as long again; else empty."""
         measured = self._measured(runs)
         if measured.smaller is None or not _is_large(measured):
             return ""
@@ -274,7 +274,7 @@ class PredictionSteps:
 
 def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[Attempts]) -> FittedCosts:
     told = [(trial.facts.get("cluster") or {}).get("cpu_ms_per_mb") for trial in measured.typical]
-    packing = [None if each is None else each / 1e9 for each in told]  # a simulated cluster tells it
+    packing = [None if each is None else each / 1e9 for each in told]  # known if the measured cluster was simulated
     found = [fitted_costs(*each) for each in zip(every, attempts, packing, strict=True)]
     pairs = zip(every, found, strict=True)
     return FittedCosts.of_sizes(
@@ -283,9 +283,9 @@ def _costs(measured: MeasuredSizes, every: Sequence[Tables], attempts: Sequence[
 
 
 def _most(held: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    """The most bytes that another run may hold, by workers.
+    """The most bytes of results that one worker may hold in another run, by number of workers.
 
-    Few draws do not tell the spread of their size: it counts as if a few more had the spread of all sizes.
+    Few draws of a size do not tell their spread: it is averaged with the spread pooled over all sizes.
     """
     own = {
         workers: variance([each / fmean(draws) for each in draws])
@@ -312,12 +312,12 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
 
 
 def cpu_share(trial: Trial) -> float | None:
-    """The part of its time for which a simulated task was on a core; None for a real one, whose metrics tell."""
+    """Share of a task's time on a core, if the trial was simulated; None if it was real: distributed's metrics tell."""
     return float(not trial.facts.get("modelled")) if trial.virtual else None
 
 
 def without_packing(trial: Trial, tables: Tables, cpu_s_per_byte: float | None) -> tuple[Tables, Mapping[str, float]]:
-    """The tables with tasks that end earlier by the time that packing took from them; and this time by prefix."""
+    """The tables with tasks shortened by the seconds that packing added to them; and these seconds by prefix."""
     if not cpu_s_per_byte:
         return tables, {}
     tasks, seconds = tables["tasks"], packing_in_tasks(tables, cpu_s_per_byte, cpu_share(trial))
@@ -330,8 +330,8 @@ def without_packing(trial: Trial, tables: Tables, cpu_s_per_byte: float | None) 
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts, share: float | None = 0.0) -> RecordedGraph:
     """The graph with the client's pause and wait before it sent the first tasks.
 
-    The client's later waits take as long as in the simulated cluster. `share`: part of the tasks' time on a core,
-    which packing prolongs; 0 if durations include packing, None if the graph tells it.
+    The client's later waits are left to the simulation. `share`: the part of the tasks' time on a core, which packing
+    prolongs; 0 if the durations include packing; None to keep the shares in the graph.
     """
     waited_s = waited_first(tables, attempts)
     _, *rest = graph.submissions

@@ -1,4 +1,4 @@
-"""A prediction: the sizes with their intervals, what limits each, and how far to trust them."""
+"""Report of a prediction: times with intervals, what limits each size, and how far to trust the prediction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scalescope.studies.report.sheet import Note, Sheet, number
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
-HELPS = 0.9  # a remedy is shown if its time is below this share of the predicted time
+HELPS = 0.9  # a remedy is shown if it shortens the predicted time to less than this share
 HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back")
 
 

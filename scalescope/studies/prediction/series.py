@@ -1,4 +1,4 @@
-"""Trials of a run that differ only in workers, and in items in proportion: the basis of one prediction."""
+"""Groups the trials of a run into series: trials that differ only in workers, and in items in proportion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scalescope.store.store import SweepRun
 class Series:
     """The trials of one setting."""
 
-    values: Mapping[str, Scalar]  # values of all axes but workers; either `items` or `items_per_worker`
+    values: Mapping[str, Scalar]  # values of all axes except `workers`; with either `items` or `items_per_worker`
     sizes: Mapping[int, tuple[Trial, ...]]  # trials by number of workers
 
     def has(self, axes: Mapping[str, Sequence[Scalar]]) -> bool:
@@ -31,7 +31,7 @@ class Series:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def differs_in(self, other: Series, name: str) -> bool:
-        """Whether no other parameter than this one differs."""
+        """Whether both series have the same values, except perhaps of parameter `name`."""
         return {**self.values, name: None} == {**other.values, name: None}
 
 
@@ -46,7 +46,7 @@ def series_of(run: SweepRun, trials: Sequence[Trial]) -> list[Series]:
 
 
 def differing_values(run: SweepRun, found: Sequence[Series]) -> list[dict[str, Scalar]]:
-    """For each series, the values that tell it from the others, on axes that the sweep names."""
+    """For each series, its values on those axes of the sweep on which the series differ."""
     asked = {ITEMS, ITEMS_PER_WORKER, *(name for combination in _asked(run) for name in combination)}
     names = dict.fromkeys(name for each in found for name in each.values if name in asked)
     several = [name for name in names if len({repr(each.values.get(name)) for each in found}) > 1]
@@ -54,7 +54,7 @@ def differing_values(run: SweepRun, found: Sequence[Series]) -> list[dict[str, S
 
 
 def _by_items(trials: Sequence[Trial], rates: Sequence[Scalar]) -> list[Series]:
-    """Series of one setting, by items or by items per worker, whichever gives fewer series."""
+    """Series of trials with equal settings, by items or by items per worker, whichever gives fewer series."""
     same_items = _by(trials, ITEMS, lambda trial: trial.point.params.get(ITEMS))
     if len(same_items) == 1 or any(trial.point.items is None for trial in trials):
         return same_items
@@ -70,7 +70,7 @@ def _by(trials: Sequence[Trial], name: str, value: Callable[[Trial], Scalar]) ->
 
 
 def _rate(rates: Sequence[Scalar], trial: Trial) -> Scalar:
-    """Items per worker: the number in the sweep that gives these items, or else the quotient."""
+    """Items per worker: the sweep's own number if it gives the items of this trial, else items / workers."""
     items, workers = trial.point.items or 0, trial.point.workers
     asked = (rate for rate in rates if isinstance(rate, int | float) and round(rate * workers) == items)
     return next(asked, items / workers)

@@ -1,1 +1,1 @@
-"""Finds the release of a package that moved a metric or brought a finding."""
+"""Finds the release of a package that changed a metric or caused a finding."""

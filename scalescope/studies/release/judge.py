@@ -1,18 +1,18 @@
-"""Bisection over ordered candidates, the first of which is good and the last bad.
+"""Bisects ordered candidates: the first is good, and the last is bad.
 
-Candidates are releases of a package, or mixtures of two lock files (`mixtures`). Both ends are tried first: if they do
-not differ, nothing is bisected. Then the middle is tried, as `git bisect` does. A candidate that cannot be installed or
-decided is skipped, and its nearest neighbour tried instead. The answer is a boundary that was seen; if a symptom came,
-went, and came again, it is one of several.
+Candidates are releases of a package, commits, or mixtures of two lock files (`mixtures`). Both ends are tried first: if
+they do not differ, nothing is bisected. Then the middle is tried, as `git bisect` does. A candidate that cannot be
+installed or decided is skipped, and its nearest neighbour tried instead. The answer is a boundary that was observed;
+if a symptom came, went, and came again, there are other boundaries.
 
-If a trial shows something or not, a candidate is decided once one answer has a probability of 98 %. The share of trials
-that lie is learnt from how far the trials of all candidates agree (a sequential test of mixtures, after Wald 1945, with
-Jeffreys' prior). If none disagree, that takes three trials of each end and two of any other candidate; about 20 if 35 %
-lie. A candidate that the trials of `max_pairs` pairs do not decide is skipped. `python -m evidence release` measures
-how often the answer is wrong.
+If the symptom is a finding, a candidate is decided once one answer has a probability of 98 %. Some trials show a wrong
+answer; their share is learnt from how far the trials of each candidate agree (sequential test of mixtures, after Wald
+1945, with Jeffreys' prior). If all trials agree, each end takes three trials and any other candidate two; if 35 % are
+wrong, about 20. A candidate that is undecided after the trials of `max_pairs` pairs is skipped.
+`python -m evidence release` measures how often the answer is wrong.
 
-If a trial gives a number, each candidate runs in interleaved pairs with the good end. It is bad if its log ratio lies
-significantly beyond half of the bad end's. Two pairs are enough if they are equal to the last bit.
+If the symptom is a metric, each candidate runs in interleaved pairs with the good end. It is bad if its log ratio is
+significantly above half of the bad end's log ratio. Two pairs suffice if they are exactly equal.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from scalescope.studies.release.parameters import (
     SmallestEffect,
 )
 
-# Fewest trials by which one answer must outnumber the other.
+# Trials showing one answer must outnumber those showing the other by at least this number.
 LEAD = 2
-# Invalid trials or pairs after which a candidate is given up, unless more are valid.
+# A candidate is given up after this many invalid trials or pairs, unless more of them are valid.
 MOST_INVALID = 3
 # Probability of deciding one candidate wrongly, over all looks; bisecting 30 candidates decides about five.
 ALPHA = 0.02
 HALF = 0.5
 _LIES = (np.arange(100) + 0.5) / 200
-# Shares of trials that lie, and how probable each is before any trial (Jeffreys 1946).
+# Prior density (Jeffreys 1946) of each share of trials with the wrong answer (`_LIES`, 0 to 0.5).
 _PRIOR = 1 / np.sqrt(_LIES * (1 - _LIES))
 
 
 class Mode(StrEnum):
-    """Result of one trial: a finding shown or not, or a metric."""
+    """Kind of result that a trial gives: whether it shows a finding, or the value of a metric."""
 
     FINDING = "finding"
     METRIC = "metric"
@@ -74,7 +74,7 @@ class ReleaseDecision(StrEnum):
     """Outcome of a search."""
 
     FOUND = "found"  # first bad and last good candidate are neighbours
-    BETWEEN = "between"  # candidates between last good and first bad were skipped or not tried
+    BETWEEN = "between"  # some candidates between the last good and the first bad one were skipped or not tried
     NO_DIFFERENCE = "no-difference"  # the bad end is as good as the good one
     GOOD_END_BAD = "good-end-bad"
     NO_END = "no-end"  # an end could not be installed or decided
@@ -115,7 +115,7 @@ class ReleaseQuestion(Mapped):
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """A trial to run: its candidate, and its number or the number of its pair."""
+    """A trial to run: index of its candidate, and its number (for a metric, the number of its pair)."""
 
     candidate: int
     turn: int
@@ -127,7 +127,7 @@ class ReleaseReading:
 
     candidate: int
     turn: int
-    value: bool | float | None = None  # True if the trial shows the finding; or the metric; None: not valid
+    value: bool | float | None = None  # the metric, or whether the trial shows the finding; None: not valid
     unavailable: bool = False  # the environment could not be built; the candidate gets no more trials
 
 
@@ -148,9 +148,9 @@ class ReleaseAnswer(Mapped):
 
     question: ReleaseQuestion
     decision: ReleaseDecision
-    first_bad: ReleaseCandidate | None  # None, as is `last_good`, if nothing was bisected
+    first_bad: ReleaseCandidate | None  # None if nothing was bisected
     last_good: ReleaseCandidate | None
-    skipped: tuple[ReleaseCandidate, ...]  # candidates between the two that are neither good nor bad
+    skipped: tuple[ReleaseCandidate, ...]  # candidates between `last_good` and `first_bad` without a decision
     tried: tuple[ReleaseCandidate, ...]  # candidates in the order of their first trials
     trials: int  # trials run, valid or not
     line: str
@@ -284,7 +284,7 @@ class _Readings:
             return good, "the reference"
         return self._weigh(index)
 
-    # -------------------------------------------------------------- shown or not
+    # -------------------------------------------------------------- findings
 
     def _votes(self, index: int) -> list[bool]:
         return [bool(reading.value) for reading in self.readings_of(index) if reading.value is not None]
@@ -304,11 +304,11 @@ class _Readings:
             return CandidateState.UNDECIDED, words
         return CandidateState.OPEN, words
 
-    # -------------------------------------------------------------- numbers
+    # -------------------------------------------------------------- metrics
 
     @cached_property
     def _log(self) -> bool:
-        # Ratios are compared; if a number is 0, relative differences.
+        # True: pairs are compared by log ratios. False, if any number is 0: by relative differences.
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
@@ -356,13 +356,13 @@ class _Readings:
     def _nearer(self, found: Effects) -> CandidateState:
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            # exactly half, and without noise more pairs change nothing
+            # not significantly different from half; without noise, more pairs would change nothing
             return CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
         return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
-    # The probabilities of these votes if the candidate is good, and if it is bad, for each of `_LIES`.
+    # Probability of these votes if the candidate is good, and if it is bad, for each share in `_LIES`.
     shown, not_shown = sum(votes), len(votes) - sum(votes)
     return _LIES**shown * (1 - _LIES) ** not_shown, _LIES**not_shown * (1 - _LIES) ** shown
 

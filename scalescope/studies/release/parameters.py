@@ -17,7 +17,7 @@ from scalescope.studies.parameters import (
 )
 
 NEWEST = "latest"
-# Valid pairs below which no candidate is decided.
+# Fewest valid pairs that decide a candidate.
 FEWEST_PAIRS = 3
 
 MaxEnvironments = Annotated[int, Parameter("Most releases to try.", title="Most releases", minimum=2, maximum=1000)]

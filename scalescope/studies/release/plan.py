@@ -38,7 +38,7 @@ from scalescope.studies.symptom import FindingSymptom, MetricSymptom, Quantity, 
 
 Symptom = Quantity | MetricSymptom | FindingSymptom
 
-# Most searches after the first: among commits between two releases, then commits of a merge, then of a merge in that
+# Most searches after the first: among commits between two releases, then inside a merge, then inside a nested merge
 MOST_DEEPER = 3
 
 _RELEASE = re.compile(r"^\d+(\.\d+)+\S*$")
@@ -50,8 +50,8 @@ class Candidates:
 
     subject: str  # name of the package; empty if the search is for one of several packages
     environments: Mapping[str, str]  # environments by label
-    versions: Sequence[str] = ()  # versions of the package for `requirement`; empty without `subject`
-    commits: Sequence[Commit] = ()  # empty if the candidates are not commits
+    versions: Sequence[str] = ()  # versions of the package, one for each environment; empty without `subject`
+    commits: Sequence[Commit] = ()  # commits, one for each environment; empty if candidates are releases or mixtures
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
@@ -114,7 +114,7 @@ def _of_package(asked: ReleaseParameters) -> Candidates:
     found = environments.releases(name, first=good, last=until, python_version=others.python_version)
     if len(found) < 2:
         raise InvalidField("bad", bad, f"a release later than {good}", next_step="exchange good and bad")
-    if repository:  # refuses an end without a tag before anything is measured
+    if repository:  # raises an error now, before measuring, if an end has no tag
         for end in (found[0], found[-1]):
             git.of_release(repository, end.version)
     texts = {each.version: f"{name}-{each.version} = {each.requirement} {others.text}".strip() for each in found}
@@ -229,7 +229,7 @@ class _ReleasePlan:
         return self.inquiry.timed(searches[len(runs)]) if searches[len(runs) :] else None
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        """The answer of the last search that has one."""
+        """The answer of the last search that found a boundary, else of the first search."""
         searches, problem = self._searches(runs)
         answers = [search.answer(run) for search, run in zip(searches, runs, strict=False)]
         last = max((i for i, each in enumerate(answers) if not each.alarm), default=0)
@@ -242,7 +242,7 @@ class _ReleasePlan:
         return replace(answers[last], result=result)
 
     def _searches(self, runs: Sequence[SweepRun]) -> tuple[list[_ReleaseSearch], str]:
-        """The searches of these runs and the next one; the text says why a next one that is due could not be made."""
+        """The search of each run, and the next search if any; the text says why a search that is due cannot be made."""
         found = [self.first]
         try:
             for run in runs:
@@ -325,15 +325,15 @@ class _ReleaseSearch:
         try:
             built = environments.ensure(Environment.parse(self.points[candidate].environment))
             return environments.changelog(built, self.question.subject)
-        except ScalescopeError:  # the environment was pruned meanwhile: the answer goes without an address
+        except ScalescopeError:  # the environment was pruned meanwhile: the answer has no link to a changelog
             return ""
 
 
 def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     """All steps from `before` to `after` (versions by package), both included; each step changes one package.
 
-    Packages of a family are neighbours: they are often released together, so that most mixtures which cannot be
-    installed lie next to each other. Names are normalised (PEP 503).
+    Packages with similar names change in adjacent steps, because they are often released together: mixtures that cannot
+    be installed then lie next to each other. Names are normalised (PEP 503).
     """
     steps = [{normalise(name): version for name, version in before.items()}]
     for each in changed_packages(before, after):

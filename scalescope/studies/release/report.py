@@ -47,7 +47,7 @@ class CandidateRow:
     state: CandidateState | None
     words: str = ""
     trials: int = 0
-    measured: float | None = None  # median of the metric; None if a finding is looked for or nothing is valid
+    measured: float | None = None  # median of the metric; None if the search is for a finding, or no trial is valid
     boundary: str = ""  # `last good`, `first bad` or empty
 
     @property
@@ -96,7 +96,7 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
 
 
 def _question(study: Study) -> Mapping[str, Any]:
-    """Question of the last answered search, which may be one among commits after one among releases."""
+    """Question of the search that gave the answer: the first one, or a later one among commits."""
     found: Mapping[str, Any] = {**study.question, **study.result.get("question", {})}
     return found
 

@@ -42,13 +42,13 @@ def _code(code: tuple[str, str]) -> str:
 
 
 def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:
-    """The table, a mapping of headings to cells per row; safe as HTML."""
+    """The rows of the table, each a mapping of headings to cells that are safe as HTML."""
     table = sheet(study, runs).table
     return [] if table is None else to_mappings(table)
 
 
 def to_markdown(study: Study, runs: Sequence[SweepRun]) -> str:
-    """The terminal's report and the question, escaped for Markdown and HTML."""
+    """The same report as on a terminal, and the question; escaped for Markdown and HTML."""
     shown = sheet(study, runs)
     blocks = [
         f"**{markdown_text(headline(study))}**",

@@ -23,11 +23,11 @@ MARGIN = 0.06
 
 @dataclass(frozen=True)
 class Whisker:
-    """A comparison in the forest; places are percent of the width of the axis, `right` counted from the right edge."""
+    """One row of the forest. Places are percent of the axis from its left edge; `right` counts from the right edge."""
 
     cells: tuple[str, ...]
     tone: str
-    at: float | None  # None without a ratio
+    at: float | None  # place of the ratio; None without a ratio
     left: float
     right: float
     shown: bool
@@ -40,7 +40,7 @@ class Forest:
     table: ReportTable
     shown: tuple[Whisker, ...]
     hidden: tuple[Whisker, ...]  # rows without a difference
-    ticks: tuple[tuple[float, str], ...]  # places and texts
+    ticks: tuple[tuple[float, str], ...]  # place and text of each tick
     one: float  # place of the ratio 1
 
 
@@ -50,13 +50,13 @@ class Chart:
 
     name: str
     title: str
-    text: str  # text for readers who do not see the chart
-    legend: tuple[tuple[str, str], ...]  # colours and meanings
+    text: str  # description for readers who cannot see the chart
+    legend: tuple[tuple[str, str], ...]  # colour and meaning of each line
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The pictures of a study; most studies have one kind."""
+    """The picture of a study: usually one of these three kinds."""
 
     chart: Chart | None = None
     strip: Sequence[Any] = ()  # candidates of a search for a release
@@ -64,7 +64,7 @@ class Picture:
 
 
 def forest(members: Sequence[PairedComparison], table: ReportTable) -> Forest:
-    """All comparisons of a study, each with its row of a table."""
+    """The forest of all comparisons of a study; `table` has one row for each comparison."""
     axis = _Axis.of(members)
     rows = zip(members, table.rows, strict=True)
     whiskers = [_whisker(member, axis, row.cells, str(row.tone)) for member, row in rows]

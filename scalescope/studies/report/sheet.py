@@ -20,13 +20,13 @@ class Note:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A study for people, without its line and its links."""
+    """The report of a study, without its headline and its links."""
 
     table: ReportTable | None  # None if nothing is measured yet
     notes: tuple[Note, ...] = ()  # the most important first
     asked: tuple[tuple[str, str], ...] = ()  # the question, as (term, text)
     sure: tuple[tuple[str, str], ...] = ()  # basis and limits of the answer, as (term, text)
-    changelog: str = ""  # address of release notes; comes from outside and may be any text
+    changelog: str = ""  # address of release notes; untrusted text from package metadata
     code: tuple[str, str] = ("", "")  # a heading, and code to paste; empty: none
     undecided: bool = False  # True if the study ended without a decision
 

@@ -1,4 +1,4 @@
-"""A study on a terminal: the answer, what was measured, and what is doubtful."""
+"""The report of a study on a terminal: the answer, the measurements, and doubts about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chosen cluster as code that runs as it stands."""
+"""Writes code that makes the chosen cluster and runs without changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANNOTATE = """
 
 
 def form_of(trial: Trial, spec: ClusterSpec, observation: Observation) -> str:
-    """The form of code that fits the record: the kind of its cluster, or how a script made it."""
+    """The form of code that fits the record: that of its cluster's kind, or of the class that a script used."""
     made = str((trial.facts.get("cluster") or {}).get("kind", ""))
     if observation.by_prefect:
         return "prefect"
@@ -41,7 +41,7 @@ def form_of(trial: Trial, spec: ClusterSpec, observation: Observation) -> str:
 
 
 def forms(found: Sizing, run: SweepRun, base: Trial) -> dict[str, str]:
-    """The code by form; empty if no cluster was chosen. A record of a script has no sweep."""
+    """The code by form; empty if no cluster was chosen. If the record is of a script, the form `sweep` is missing."""
     chosen, group, spec = found.chosen, found.second_group, run.sweep.cluster_of(base.point)
     if chosen is None:
         return {}

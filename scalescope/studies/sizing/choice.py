@@ -16,11 +16,11 @@ from scalescope.model.words import number, percent, plural, seconds
 from scalescope.studies.prediction.judge import LEVEL, MODEL_OF_VIRTUAL, PredictedSize
 
 NEAR = 1.05  # configurations within this factor of the fastest, or of the cheapest, count as equally good
-LEAST_ERROR = 1e-3  # relative error of any prediction, at least
-UNMEASURED = 0.2  # further relative error at threads of a worker that were not measured
-LIKELY = 0.8  # least chance of keeping the deadline, unless no configuration has as much
-SUREST = 0.99  # greatest chance that is told
-PAYS = 0.9  # a measurement pays if the answer may take this part of the time, or less, by it
+LEAST_ERROR = 1e-3  # smallest relative error that is assumed of a prediction
+UNMEASURED = 0.2  # relative error added if workers with this number of threads were not measured
+LIKELY = 0.8  # least chance of keeping the deadline; if no configuration has it, the likeliest is taken
+SUREST = 0.99  # highest chance of keeping the deadline that is printed
+PAYS = 0.9  # unmeasured threads are worth measuring if their predicted time is below this share of the fastest known
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Configuration(Mapped):
     """One cluster; times are seconds."""
 
     workers: int
-    threads: int  # of each worker
-    memory_mb: int  # limit of a worker that fits; 0: unknown
+    threads: int  # threads of each worker
+    memory_mb: int  # memory limit of each worker, in MiB, that fits the workload; 0: unknown
     predicted_s: float
     low_s: float  # ends of the interval in which 80 % of measurements are expected
     high_s: float
@@ -39,8 +39,8 @@ class Configuration(Mapped):
     limit_text: str = ""
     also: tuple[str, ...] = ()  # codes of findings that cost nearly as much
     measured_s: float | None = None
-    measured_threads: bool = True  # whether workers of so many threads were measured
-    unfit: str = ""  # why it does not fit; empty: it does
+    measured_threads: bool = True  # whether workers with this number of threads were measured
+    unfit: str = ""  # why the configuration exceeds a limit of `Wanted`; empty: it does not
 
     @property
     def cores(self) -> int:
@@ -51,7 +51,7 @@ class Configuration(Mapped):
         return self.core_hours if self.money is None else self.money
 
     def chance(self, deadline_s: float) -> float:
-        """The chance, from 0 to 1, that it keeps this deadline."""
+        """The chance, from 0 to 1, that a run on this cluster keeps the deadline."""
         error = math.log(self.high_s / self.predicted_s) / NORMAL.inv_cdf((1 + LEVEL) / 2)
         return NORMAL.cdf(math.log(deadline_s / self.predicted_s) / max(error, LEAST_ERROR))
 
@@ -63,13 +63,13 @@ class Configuration(Mapped):
 
 @dataclass(frozen=True)
 class SecondGroup(Mapped):
-    """Further workers for a stage that is narrow and needs more memory than the others."""
+    """Extra workers for one stage that has few tasks and needs more memory than all other stages."""
 
     prefix: str
     tasks: int
     workers: int
-    memory_mb: int  # of each of these workers, which has one thread
-    others_mb: int  # of each other worker
+    memory_mb: int  # memory limit, in MiB, of each extra worker, which has one thread
+    others_mb: int  # memory limit, in MiB, of each other worker
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Measurement(Mapped):
 
 @dataclass(frozen=True)
 class Sizing(Mapped):
-    """The answer."""
+    """The answer: all configurations, and the chosen one."""
 
     configurations: tuple[Configuration, ...]  # fewest cores first
     best: Configuration | None
@@ -96,12 +96,12 @@ class Sizing(Mapped):
     too_long: TooLong | None = None
     currency: str = ""
     form: str = "local"  # default form of the code
-    code: Mapping[str, str] = field(default_factory=dict)  # by form
+    code: Mapping[str, str] = field(default_factory=dict)  # Python code or text of a file, by form
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Limits that a configuration keeps; None is no limit."""
+    """Limits that a configuration must keep; None is no limit."""
 
     cores: int
     memory: float | None = None  # bytes of a worker
@@ -111,11 +111,11 @@ class Wanted:
     cheapest: bool = False
 
     def there(self, workers: int) -> float:
-        """Bytes of memory that each of so many workers may have."""
+        """Bytes of memory that each worker may have if there are `workers` workers."""
         return min(self.memory or math.inf, (self.together or math.inf) / workers)
 
     def unfit(self, found: Configuration) -> str:
-        """Why it does not fit; empty if it does."""
+        """Which limit the configuration exceeds, in words; empty if none."""
         limit = found.memory_mb * 2.0**20
         if self.memory is not None and limit > self.memory:
             return f"a worker needs {words.size(limit)} of memory"
@@ -131,10 +131,10 @@ class Wanted:
 def configuration(
     size: PredictedSize, threads: int, memory_bytes: float, *, money_factor: float, measured: bool
 ) -> Configuration:
-    """The configuration of a predicted size, or of a measured one.
+    """The configuration with this size, with the measured time if there is one, else the predicted time.
 
-    `money_factor`: price of such a worker over that of a measured one. `measured`: whether workers of so many threads
-    were.
+    `money_factor`: price of a worker divided by that of a measured worker. `measured`: whether workers with this number
+    of threads were measured.
     """
     taken_s = size.measured_s if measured and size.measured_s else size.predicted_s
     factor = taken_s / size.predicted_s
@@ -181,8 +181,8 @@ def contenders(
 ) -> list[Configuration]:
     """The chosen configuration, and those that further simulations may show to be better.
 
-    `draws`: seconds of each simulation, by workers and threads. A configuration may be better if it is chosen once its
-    time is at the lower end of its interval, and that of the chosen one at the upper end.
+    `draws`: seconds of each simulation, by workers and threads. A configuration may be better if `choose` takes it when
+    its time is at the lower end of its interval and the time of the chosen one is at the upper end.
     """
     chosen = choose(found, wanted).chosen
     if chosen is None:
@@ -209,7 +209,7 @@ def _moved(
 
 
 def _errors(draws: Mapping[tuple[int, int], Sequence[float]]) -> dict[tuple[int, int], float]:
-    """Relative standard error of the mean of each configuration's draws; few draws seem to differ too little."""
+    """Relative standard error of each mean of draws; at least the pooled variance counts, as few draws may agree."""
     own = {shape: variance(map(math.log, each)) for shape, each in draws.items() if len(each) > 1}
     pooled = fmean(own.values()) if own else MODEL_OF_VIRTUAL**2
     return {shape: math.sqrt(max(pooled, own.get(shape, 0.0)) / len(each)) for shape, each in draws.items() if each}
@@ -218,13 +218,13 @@ def _errors(draws: Mapping[tuple[int, int], Sequence[float]]) -> dict[tuple[int,
 def _least(
     found: Sequence[Configuration], value: Callable[[Configuration], float], order: Callable[[Configuration], Any]
 ) -> Configuration:
-    """The first in this order among those within 5 % of the least value."""
+    """The first by `order` among the configurations within 5 % of the least value."""
     least = min(map(value, found))
     return min((each for each in found if value(each) <= NEAR * least), key=order)
 
 
 def _simplest(found: Configuration) -> tuple[float, ...]:
-    """Order of equally good ones: fewest cores, measured threads, least memory."""
+    """Sort key of equally good configurations: fewest cores, then measured threads, then least memory."""
     return found.cores, not found.measured_threads, found.workers * found.memory_mb, found.workers
 
 

@@ -1,8 +1,8 @@
-"""How much longer tasks take where more of them share an interpreter.
+"""Predicts how much longer tasks take if more of them share a Python interpreter.
 
-A task needs the interpreter lock for a share of its time. The time of n such tasks in a process follows from a closed
-queue with one server, by mean value analysis (Reiser and Lavenberg 1980). The share comes from trials with different
-threads, or else from the profile of one.
+A task needs the interpreter lock for a share of its time. The duration of n such tasks in a process follows from a
+closed queue with one server, by mean value analysis (Reiser and Lavenberg 1980). The share comes from trials with
+different numbers of threads, or else from the profile of one trial.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from scalescope.model.trial import Trial
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.series import series_of
 
-# Modules whose functions that are not written in Python keep the interpreter lock; others are taken to release it.
+# Modules whose C functions keep the interpreter lock; C functions of other modules are assumed to release it.
 HOLDING = frozenset({"_json", "_pickle", "_random", "builtins", "itertools", "json", "math", "operator", "re", "_sre"})
 _SHARES = np.linspace(0.0, 1.0, 101)
 
 
 @dataclass(frozen=True)
 class Contention:
-    """What is known of the interpreter lock."""
+    """How much tasks need the interpreter lock."""
 
     measured: int  # threads of a worker in the base trial
     shares: Mapping[str, float] = field(default_factory=dict)  # share of a task's time with the lock, by prefix
-    compared: tuple[int, ...] = ()  # other threads of a worker that were measured
-    told: bool = True  # whether anything is known; without a profile, tasks are taken not to need the lock
+    compared: tuple[int, ...] = ()  # other numbers of threads per worker that were measured
+    told: bool = True  # False: nothing is known, not even a profile, and no task is assumed to need the lock
     virtual: bool = False  # threads of a simulated cluster share no interpreter
 
     def factor(self, prefix: str, threads: int) -> float:
-        """Expected duration on workers of so many threads, relative to the base trial."""
+        """Expected duration of a task on workers with `threads` threads, relative to the base trial."""
         share = self.shares.get(word(prefix), 0.0)
         return longer(share, threads) / longer(share, self.measured)
 
     def sure(self, threads: int) -> bool:
-        """Whether it is known how tasks share an interpreter on workers of so many threads."""
+        """Whether workers with `threads` threads were measured, or need not be since the cluster is simulated."""
         return self.virtual or threads in (self.measured, *self.compared)
 
 
 @dataclass(frozen=True)
 class ThreadedSizes(MeasuredSizes):
-    """Measured sizes whose tasks take as long as expected on workers of other threads."""
+    """Measured sizes with task durations changed to those expected on workers with `threads` threads."""
 
     contention: Contention = Contention(1)
     threads: int = 1
@@ -78,7 +78,7 @@ def vars_of(measured: MeasuredSizes) -> dict[str, Any]:
 
 
 def longer(share: float, threads: int) -> float:
-    """Duration of a task beside others on all threads of a process, relative to one that is alone."""
+    """Duration of a task if all threads of its process run such tasks, relative to a task that runs alone."""
     served = share
     for others in range(1, threads):
         served = share * (1 + others * served / (served + 1 - share))
@@ -103,7 +103,7 @@ def contention(measured: MeasuredSizes, observation: Observation) -> Contention:
 
 
 def holds(stack: Stack) -> bool:
-    """Whether the thread needed the interpreter lock, as far as the function tells in which it was seen."""
+    """Whether a sampled thread held or wanted the interpreter lock, judged by the function it was in."""
     module, dot, _ = stack.call.rpartition(".")
     if not stack.call:
         return True
@@ -113,13 +113,13 @@ def holds(stack: Stack) -> bool:
 
 
 def _share_from_profile(seen: float, threads: int) -> float:
-    """The share of a task that is alone, if on so many threads it had or wanted the lock for the share `seen`."""
+    """A lone task's share of time with the lock, if on `threads` threads it held or wanted it for the share `seen`."""
     shares = np.array([1 - (1 - each) / longer(float(each), threads) for each in _SHARES])
     return float(_SHARES[np.abs(shares - seen).argmin()])
 
 
 def _other_threads(measured: MeasuredSizes) -> Iterable[Trial]:
-    """Trials that differ from the base trial in threads, and perhaps in workers."""
+    """Trials that differ from the base trial in threads per worker, and perhaps in workers and items."""
     own = {
         name: value for name, value in measured.base.point.values.items() if name not in ("workers", THREADS, "items")
     }
@@ -132,7 +132,7 @@ def _other_threads(measured: MeasuredSizes) -> Iterable[Trial]:
 
 
 def _compared(base: Trial, other: Trial) -> dict[str, float]:
-    """The share by prefix with which the durations of both trials agree best."""
+    """The share of time with the lock, by prefix, that best explains the durations of both trials."""
     own, found = _work(base), dict[str, float]()
     few, many = (each.point.threads_per_worker for each in (base, other))
     ratios = np.array([longer(float(each), many) / longer(float(each), few) for each in _SHARES])

@@ -12,29 +12,29 @@ from scalescope.diagnosis.evidence.held_results import SPILL, TARGET, most_on_on
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.observation import Observation
 
-ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples
-SMALL = 2.0**16  # bytes of small results, which would not fit where the large ones fill a limit
-MARGIN = 1.1  # factor on memory besides results, which is sampled, so that short peaks are missed
-ROOM = 1.25  # limit over what is needed, unless there is less: a limit that is too small costs more than room
+ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples of this
+SMALL = 2.0**16  # bytes added for small results, which would not fit if large results filled the limit exactly
+MARGIN = 1.1  # factor on memory other than results: sampling misses its short peaks
+ROOM = 1.25  # limit as a multiple of the needed memory, if there is so much: too small a limit costs more
 
 
 @dataclass(frozen=True)
 class MeasuredMemory:
     """Memory of worker processes, in bytes."""
 
-    process: float = 0.0  # of a process without results and tasks
-    per_thread: float = 0.0  # most that a running task took besides results
-    held: float = 1.0  # results held, relative to those that the graph tells; 1 or more
+    process: float = 0.0  # bytes of a process without results and tasks
+    per_thread: float = 0.0  # most bytes, other than results, that a running task took
+    held: float = 1.0  # measured bytes of results divided by those computed from the graph; 1 or more
 
     @property
     def known(self) -> bool:
         return self.process > 0
 
     def limit(self, results: float, threads: int, there: float = math.inf) -> float:
-        """Bytes: the limit of a worker with which it holds its results and runs its tasks without writing to disk.
+        """The memory limit, in bytes, with which a worker runs without writing results to disk; 0 if unknown.
 
-        `results`: most bytes of results on one worker, as the graph tells. `there`: bytes that a worker may have; the
-        limit has room up to these. 0 if nothing is known.
+        `results`: most bytes of results on one worker, computed from the graph. `there`: most bytes that a worker may
+        have; the spare room `ROOM` does not exceed it.
         """
         results, besides = self.held * results, MARGIN * (self.process + threads * self.per_thread)
         if not results + besides:
@@ -56,7 +56,7 @@ def _of_one(observation: Observation) -> MeasuredMemory | None:
     known = worker >= 0
     layout = str((observation.trial.facts.get("cluster") or {}).get("kind", ""))
     if observation.trial.virtual or layout == "light" or not known.any() or not rss[known].any():
-        return None  # no memory was measured, or only that of processes which workers share
+        return None  # no memory was measured, or workers shared processes
     worker, rss, managed = worker[known], rss[known], managed[known]
     least = np.array([rss[worker == each].min() for each in np.unique(worker)])
     most = np.array([(rss - managed)[worker == each].max() for each in np.unique(worker)])

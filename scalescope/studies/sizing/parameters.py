@@ -18,14 +18,14 @@ MOST_CORES = 100_000
 
 
 def seconds_of(where: str, text: str) -> float | None:
-    """The seconds that a text names, as `20m`; None if it is empty."""
-    from dask.utils import parse_timedelta  # here: it would slow down every command
+    """Seconds of a text such as `20m`; None if the text is empty."""
+    from dask.utils import parse_timedelta  # imported here, because the import would slow down every command
 
     return _positive(where, text, "a time such as 20m or 1h", lambda: parse_timedelta(text, default="s"))
 
 
 def bytes_of(where: str, text: str) -> float | None:
-    """The bytes that a text names, as `8GiB`; None if it is empty."""
+    """Bytes of a text such as `8GiB`; None if the text is empty."""
     from dask.utils import parse_bytes
 
     return _positive(where, text, "a size such as 8GiB", lambda: parse_bytes(text))
@@ -42,7 +42,7 @@ def _positive(where: str, text: str, allowed: str, read: Any) -> float | None:
 
 
 def threads_of(text: str) -> tuple[int, ...]:
-    """Threads of a worker, fewest first; empty for an empty text."""
+    """Numbers of threads per worker, fewest first; empty for an empty text."""
     return (
         tuple(sorted(fields.integer("threads", each, minimum=1) for each in axis_values(THREADS, text))) if text else ()
     )

@@ -1,4 +1,4 @@
-"""Plans the search: what is measured first, the clusters that are simulated, and measurements that pay afterwards."""
+"""Plans the search for a cluster: a first measurement, the clusters to simulate, and further useful measurements."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from scalescope.studies.sizing.parameters import ASKED, SizeParameters, bytes_of
 from scalescope.studies.sizing.second_group import second_group
 
 USUAL_THREADS = (1, 2, 4, 8)
-AHEAD = 16  # cores that are searched by default, as a multiple of the measured ones
-WAVES = range(1, 9)  # waves of the widest stage, for each of which the number of workers is tried
-MOST_TASKS = 150_000  # tasks of all simulated trials; of a larger graph, fewer clusters are tried
-MOST_DRAWS = 24  # simulations of a cluster that may be the best one
-CLOSER_S = 40.0  # real seconds after which no further ones begin
+AHEAD = 16  # default limit on cores, as a multiple of the measured cores
+WAVES = range(1, 9)  # numbers of waves; workers that run the widest stage in so many waves are tried
+MOST_TASKS = 150_000  # tasks of all simulated trials; for larger graphs, fewer clusters are tried
+MOST_DRAWS = 24  # most simulations of one cluster that may be the best
+CLOSER_S = 40.0  # real seconds of repeated simulations after which no further ones begin
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
 
@@ -65,7 +65,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         _may_measure(run, asked)
     question |= {"run": run.id, "workload": run.sweep.workload, **({"axes": asked.axes} if asked.axes else {})}
     search = _Search(asked, (store, records), run)
-    search.measured([])  # refuses what cannot be sized before anything starts
+    search.measured([])  # raises an error now if the run cannot be sized
     return PlannedStudy("size", question, search.steps, search.answer, follows=run.id)
 
 
@@ -89,10 +89,10 @@ def _may_measure(run: SweepRun, asked: SizeParameters) -> None:
 
 @dataclass(frozen=True)
 class _Round:
-    """The runs of one search, and what they start from."""
+    """The simulated runs of one search, and the measurements they are based on."""
 
     measured: MeasuredSizes
-    runs: tuple[SweepRun, ...] = ()  # again, the sizes, and what is known, as far as they ran
+    runs: tuple[SweepRun, ...] = ()  # up to three: measured sizes, all clusters, the largest size from smaller ones
 
     @property
     def complete(self) -> bool:
@@ -108,15 +108,15 @@ class _Search:
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """A search of three runs; then, where it pays, one measurement and another search."""
+        """The three runs of a search; with `measure`, also one measurement and the runs of a second search."""
         search = (self._simulated, self._simulated, self._simulated)
         more = (self._more, *search) if self.asked.measure else ()
         return (*([self.first] if self.first else []), *search, *more)
 
-    # -------------------------------------------------------------- what ran so far
+    # -------------------------------------------------------------- runs so far
 
     def rounds(self, runs: Sequence[SweepRun]) -> list[_Round]:
-        """The searches so far; the second begins with a further measurement."""
+        """The searches so far; the second one also uses the further measurement."""
         left = iter(runs)
         base = self.run or next(left)
         found = [self._round(base, left)]
@@ -136,10 +136,10 @@ class _Search:
     def measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.rounds(runs)[-1].measured
 
-    # -------------------------------------------------------------- what runs next
+    # -------------------------------------------------------------- next run
 
     def _simulated(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
-        """The next run of the search: measured sizes again, all clusters, or the largest size from the smaller ones."""
+        """The next simulation: the measured sizes, all clusters, or the largest size from the smaller ones."""
         last = self.rounds(runs)[-1]
         if last.complete:
             return None
@@ -171,7 +171,7 @@ class _Search:
 
     @staticmethod
     def _own_params(base: MeasuredSizes) -> set[str]:
-        """Axes of the run, which its further points must name."""
+        """Names of the axes of the run; the points of the further measurement must set them."""
         axes = {*base.run.sweep.axes, *(name for point in base.run.sweep.points for name in point)}
         return {ITEMS if name == ITEMS_PER_WORKER else name for name in axes}
 
@@ -193,10 +193,10 @@ class _Search:
         return Wanted(cores, memory, together, deadline_s, asked.budget, asked.cheapest)
 
     def _grid(self, measured: MeasuredSizes) -> dict[int, tuple[int, ...]]:
-        """Numbers of workers to simulate, by threads of a worker."""
+        """Numbers of workers to simulate, by threads per worker."""
         cores, own = self.wanted(measured).cores, measured.base.point.threads_per_worker
         threads = threads_of(self.asked.threads) or tuple(sorted({*USUAL_THREADS, own}))
-        if measured.builds_by_workers:  # such a simulation has one duration for each prefix
+        if measured.builds_by_workers:  # then a simulation has a single duration for each prefix
             threads = (own,)
         metrics = measured.base.metrics
         widest, tasks = (metrics.widest_stage, metrics.tasks) if metrics else (1, 1)
@@ -284,12 +284,12 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Closer:
-    """Simulates clusters again that may be the best one, until it is known or the time is spent."""
+    """Growth of the sweep: simulates clusters that may be the best again, until one is best or the time is spent."""
 
     search: _Search
     before: _Round
-    request: RunRequest  # simulates each cluster a few times
-    known: dict[int, list[ExtraTrial]] = field(default_factory=dict, compare=False)  # answers by number of trials
+    request: RunRequest  # the sweep that simulates each cluster a few times
+    known: dict[int, list[ExtraTrial]] = field(default_factory=dict, compare=False)  # results, by trials done
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         if len(done) not in self.known:
@@ -310,21 +310,21 @@ class _Closer:
         return [extra for each in found for extra in self._again(draws[each.workers, each.threads])]
 
     def _again(self, known: Sequence[Trial]) -> Iterator[ExtraTrial]:
-        """As many simulations of a cluster again."""
+        """Further simulations of a cluster: as many as it has, up to `MOST_DRAWS` in all."""
         for draw in range(len(known), min(2 * len(known), MOST_DRAWS)):
             values = {**known[0].point.values, "draw": draw}
             yield ExtraTrial(self.request.sweep.point(values, self.request.workload), repeat=0)
 
 
 def _workers(most: int, widest: int) -> tuple[int, ...]:
-    """Powers of two, the most, and those with which the widest stage runs in whole waves."""
+    """Numbers of workers to try: powers of two, `most`, and numbers that run `widest` tasks in full waves."""
     powers = {2**power for power in range(most.bit_length())}
     waves = {math.ceil(widest / waves) for waves in WAVES}
     return tuple(sorted(each for each in {most, *powers, *waves} if 1 <= each <= most))
 
 
 def _host(measured: MeasuredSizes) -> Mapping[str, Any]:
-    """Facts of this host if it ran all workers as processes; empty otherwise."""
+    """Facts of the measuring host if all workers were processes on that host; else empty."""
     spec = measured.run.sweep.cluster_of(measured.base.point)
     local = (measured.base.facts.get("cluster") or {}).get("kind") == "LocalCluster"
     here = local or (spec.here and spec.real_time and not spec.shares_processes)
@@ -332,7 +332,7 @@ def _host(measured: MeasuredSizes) -> Mapping[str, Any]:
 
 
 def _price_factor(measured: MeasuredSizes, threads: int, limit: float, prices: Prices) -> float:
-    """Price of a worker over that of a measured one: as its threads, or as its memory if that grows more."""
+    """Price of a worker divided by that of a measured one: the ratio of threads or of memory, whichever is larger."""
     spec, own = measured.run.sweep.cluster_of(measured.base.point), measured.base.point.threads_per_worker
     known = float(getattr(spec, "memory_mb", 0) or 0) * 2**20 / getattr(spec, "job_workers", 1)
     return max(threads / own, limit / known if known else 0.0)
@@ -352,7 +352,7 @@ def _unsure(memory: MeasuredMemory, known: Contention, found: Sizing) -> list[st
 
 
 def _too_long(measured: MeasuredSizes, observations: Sequence[Observation], found: Sizing) -> TooLong | None:
-    """Tasks that do not end within the life of a worker of the record's cluster."""
+    """Tasks that take longer than a worker of the recorded cluster lives (walltime or lifetime)."""
     if found.chosen is None:
         return None
     spec = measured.run.sweep.cluster_of(measured.base.point)

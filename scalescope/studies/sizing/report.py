@@ -1,4 +1,4 @@
-"""A sized cluster: the configurations that were tried, what limits each, and what is unsure."""
+"""Report of a search for a cluster: the configurations that were tried, what limits each, and what is uncertain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
 ROLES = ("best", "cheapest", "smallest")
-OTHERS = 5  # further configurations in the table, the fastest
+OTHERS = 5  # other configurations in the table: the fastest ones
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:

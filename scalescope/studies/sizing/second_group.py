@@ -1,4 +1,4 @@
-"""A second group of workers for a stage that is narrow and needs more memory than all others."""
+"""Proposes a second group of workers for a stage that has few tasks and needs more memory than all other stages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.studies.sizing.choice import Configuration, SecondGroup
 from scalescope.studies.sizing.memory import MeasuredMemory
 
-NARROW = 0.25  # tasks of a narrow stage, as a share of the workers, at most
-SAVES = 0.6  # memory of the other workers, as a share of what they need with the stage, at most
+NARROW = 0.25  # a stage is narrow if its tasks are at most this share of the workers
+SAVES = 0.6  # most memory of a worker without the stage, as a share of the memory it needs with the stage
 
 
 def second_group(
     observation: Observation, memory: MeasuredMemory, chosen: Configuration, there: float
 ) -> SecondGroup | None:
-    """None if one kind of worker does for all stages, or the memory of processes is unknown.
+    """A second group of workers; None if it saves too little memory, or the memory of processes is unknown.
 
     `there`: bytes of memory that each worker may have.
     """

@@ -13,23 +13,23 @@ import numpy as np
 
 from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues, ThresholdQuestion
 
-# Support for extrapolation to a gap: at most SUPPORT values, within max(REACH gap widths, NEAR steps).
+# The curve is extrapolated to a gap from its support: at most SUPPORT values within max(REACH gap widths, NEAR steps).
 SUPPORT, REACH, NEAR = 6, 2.0, 6
-# Support under noise, which more values average out: within max(FAR gap widths, HALF a part).
+# Under noise: at most MANY values, which average the noise out, within max(FAR gap widths, HALF a part).
 MANY, FAR, HALF = 12, 3.0, 0.5
 # Share of the gap width that the support must span.
 SPREAD = 0.25
-# Standard errors, under noise: up to CURVED the support counts as straight; from CLEAR on the curve is bent at a gap.
+# Under noise, in standard errors: a support bent by at most CURVED is straight; a curve is bent at a gap from CLEAR on.
 CURVED, CLEAR = 1.0, 1.5
-# Smallest share of a change over one step that must be a jump; the rest is the slope of the curve.
+# A change over one step is a jump only if more than this share of the change is not slope of the curve.
 STEEP = 0.2
 # Two jumps in one direction within GRAIN steps are part of a curve, as with 100 tasks on 7, 8, 9 workers.
 GRAIN = 4
-# Corrections for multiple tests: gaps suspected at a time, and looks at each gap before a jump is named.
+# Numbers of tests to correct for: gaps that are suspected at a time; looks at each gap before a jump is reported.
 SEEN, LOOKED = 8, 10
 # Standard errors by which a jump must exceed the noise to be found nearly always.
 POWER = 2.0
-# Most rounds of taking doubtful breaks back and judging again.
+# Most rounds in which doubtful breaks are withdrawn and all gaps judged again.
 ROUNDS = 3
 _LARGEST, _TERMS = 700.0, 3
 Scale = Callable[[float], float]
@@ -44,7 +44,7 @@ _SCALES: tuple[tuple[Scale, Scale, Scale], ...] = (
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line through spots, weighted by their trials."""
+    """A straight line fitted to measured values, weighted by their numbers of trials."""
 
     x: float
     y: float
@@ -76,13 +76,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Gap:
-    """The gap between two neighbouring measured values, and the jump in it that the values around suggest."""
+    """The gap between two neighbouring measured values, and the jump that the values around it suggest."""
 
     left: MeasuredValue
     right: MeasuredValue
-    size: float  # smallest jump that reconciles both sides, as a share of the larger metric; 0: continuous
+    size: float  # smallest jump that agrees with both sides, as a share of the larger metric; 0: no jump needed
     error: float  # standard error of `size`
-    bend: float = 0.0  # share of the metric by which the curve may leave the straight line, if it is continuous
+    bend: float = 0.0  # if no jump is needed: largest deviation from a straight line, as a share of the metric
     known: bool = True  # False if too few values around the gap were measured
 
     @property
@@ -92,7 +92,7 @@ class Gap:
 
     @property
     def change(self) -> float:
-        """Change of the metric as a share of the larger end."""
+        """Change of the metric across the gap, as a share of the larger metric."""
         return abs(self.right.y - self.left.y) / self.scale if self.scale else 0.0
 
     @property
@@ -109,7 +109,7 @@ class Curve:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Indices at which jumps that are one step wide end."""
+        """Grid indices of the right ends of jumps that are one step wide."""
         return tuple(self.gaps[i].right.index for i in sorted(self.breaks) if self.gaps[i].width == 1)
 
 
@@ -120,7 +120,7 @@ def quantile(confidence: float, statements: int = 1) -> float:
 
 
 def is_break(question: ThresholdQuestion, gap: Gap) -> bool:
-    """Whether a gap seems to hold a jump, or must be narrowed to tell."""
+    """Whether a gap of one step seems to be a jump; or whether a wider gap may hold one and must be narrowed."""
     noise = quantile(question.confidence, SEEN) * gap.error
     if gap.width == 1:
         return min(gap.size, gap.change) > max(question.min_jump, noise, STEEP * gap.change)
@@ -151,7 +151,7 @@ def untried(gap: Gap, table: MeasuredValues) -> list[int]:
 
 
 def is_grain(curve: Curve, gap: Gap) -> bool:
-    """Whether jumps follow each other so closely that they are one curve."""
+    """Whether jumps around this gap are so close together that they are part of a smooth curve."""
     near = range(gap.left.index - GRAIN, gap.right.index + GRAIN + 1)
     return sum(step in near for step in curve.steps) > 1
 
@@ -159,8 +159,8 @@ def is_grain(curve: Curve, gap: Gap) -> bool:
 def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
     """Find the gaps that seem to hold a jump.
 
-    Binary segmentation (Vostrikova, 1981): the worst gap is set apart first and the others are judged again without
-    looking across it, until none is left; then each is judged once more with only its neighbours set apart.
+    Binary segmentation (Vostrikova, 1981): the gap with the largest jump becomes a break, and the others are judged
+    again without values beyond it, until no gap seems to hold a jump. Then each break is judged again between the rest.
     """
     spots = table.spots
     breaks: set[int] = set()
@@ -189,7 +189,7 @@ def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
 
 
 def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
-    """Changes over 2 to `GRAIN` steps that look like steep pieces of curve; the narrowest of overlapping ones."""
+    """Changes that take 2 to `GRAIN` steps, like steep pieces of a curve; of overlapping changes only the narrowest."""
     found: list[Gap] = []
     for i, j in itertools.combinations(range(len(table.spots)), 2):
         width = table.spots[j].index - table.spots[i].index
@@ -210,10 +210,10 @@ def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, position: int) -> tuple[int, int]:
-    """Positions of the two values between which a jump lies; neighbours if noise leaves no doubt.
+    """Positions of the two measured values between which a jump lies; neighbours if noise leaves no doubt.
 
-    A value next to the border may belong to the other side as long as the sum of squared errors, in units of the noise,
-    grows by no more than the square of the normal quantile (profile likelihood of a single change; Hinkley, 1970).
+    Values next to the border may belong to the other side if moving them raises the sum of squared errors, in units of
+    the noise, by at most the squared normal quantile (profile likelihood of a single change; Hinkley, 1970).
     """
     if not table.noise:
         return position, position + 1
@@ -229,7 +229,7 @@ def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, p
 
 
 def _strangers(spots: Sequence[MeasuredValue], own: Line, other: Line, noise: float, most: float) -> int:
-    # Number of spots of one side, counted from the border, that may belong to the other side.
+    # Number of values of one side, counted from the border, that may belong to the other side.
     cost, found = 0.0, 0
     for count, spot in enumerate(spots[:-1], start=1):
         cost += _misfit(spot, other, noise) - _misfit(spot, own, noise)
@@ -325,7 +325,7 @@ def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale:
 
 
 def _beyond(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
-    # Distance of a value from the curve through values on one side, and its standard error in units of one trial's.
+    # Distance of `target` from the curve through `spots`, and its standard error in units of one trial's error.
     # The family that fits best counts: straight, straight over 1/x (Amdahl), over log x, log y over x (exponential),
     # log y over log x (power law), or a + b/x + c x (times under the universal scalability law; Gunther, 1993).
     everything = (*spots, target)

@@ -1,4 +1,4 @@
-"""Judges a search for thresholds: where the metric jumps, by the readings so far."""
+"""Tells from the readings of a search where the metric jumps."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ BROKEN = "no valid trial beyond"
 STOPPED = "the search was stopped before its end"
 TENTH = 0.1  # shares below are written with two digits
 _number = partial(number, digits=4)
-# Jumps and doubts that the sentence names; `Threshold.jumps` has all.
+# Most jumps and most doubts named in the sentence; `Threshold.jumps` has all jumps.
 SHOWN = 6
-# Last jumps that make a wave: to 3/4, 2/3, 1/2 of the value before, ever further apart.
+# Number of last jumps that must look like waves of tasks: to 3/4, 2/3, 1/2 of the value before, ever further apart.
 WAVES = 3
 
 
 class CurveShape(StrEnum):
-    """Kind of curve that the jumps make."""
+    """Shape of the curve, judged by its jumps."""
 
     NONE = "none"
     STEP = "step"
-    PULSE = "pulse"  # a jump there and a jump back
+    PULSE = "pulse"  # one jump up and one down
     STAIRCASE = "staircase"  # several jumps in one direction
-    SAWTOOTH = "sawtooth"  # the curve climbs back in between
-    WAVE = "wave"  # falling, with treads that lengthen, as ceil(tasks / threads) does
+    SAWTOOTH = "sawtooth"  # between jumps, the curve returns towards the value before
+    WAVE = "wave"  # falls in steps that get longer and smaller, as ceil(tasks / threads) does
     STEPS = "steps"  # several jumps without such a pattern
     UNRESOLVED = "unresolved"  # no jump is certain
     UNMEASURED = "unmeasured"  # fewer than two values could be measured
@@ -70,7 +70,7 @@ class Jump:
     ratio: float | None  # after / before; None if before is about 0, or the sign changes
     exact: bool  # left and right are one step apart, and noise leaves no doubt
     why_not_exact: str
-    points: int  # measured values when both sides of the jump were first known
+    points: int  # number of measured values when both sides of the jump had been measured
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Threshold:
     points: int  # different values measured
     trials: int
     grid: int  # values of the full grid
-    widest: int  # steps of the widest gap: a narrower regime may have been missed
-    smallest: float  # smallest jump that would have been seen between measured values, as a share
+    widest: int  # steps of the widest gap; a regime narrower than this may have been missed
+    smallest: float  # smallest jump that noise would not have hidden, as a share of the metric
     line: str
 
     @property
@@ -172,7 +172,7 @@ def _sort_out(
 
 
 def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[MeasuredValue, MeasuredValue, str]]:
-    # Ends of the range without a valid trial, unless a neighbour has replaced them.
+    # Unmeasured stretches at the ends of the range, unless a neighbour could be measured in place of the end.
     first, last = table.spots[0], table.spots[-1]
     outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
     if last.index < question.last - DETOUR:
@@ -181,7 +181,7 @@ def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[Me
 
 
 def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
-    # Breaks that are part of a curve rather than the border of a regime: the next in the same direction is too close.
+    # Breaks that are part of a smooth curve, because the next break in the same direction is too close.
     narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
     close = {
         each

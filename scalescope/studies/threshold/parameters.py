@@ -46,5 +46,5 @@ class ThresholdParameters(StudyParameters, OneWorkload):
     metric: Annotated[str, METRIC] = "tasks"
     max_points: MaxPoints = 40
     max_repeats: MaxRepeats = 5
-    # Rounding to whole tasks makes jumps below 5 % in any count above twenty.
+    # Smaller jumps mean little: any count above twenty jumps by less than 5 % because tasks are whole numbers.
     min_jump: MinJump = 0.05

@@ -1,4 +1,4 @@
-"""The question of a search, its readings, and the grid of axis values that both use."""
+"""The question of a search for thresholds, its readings, and the grid of axis values to measure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.parameters import Parameter
 from scalescope.studies.threshold.parameters import MaxPoints, MaxRepeats, MinJump, ThresholdParameters
 
-# Parts into which a range is cut at first, if the budget allows.
+# Number of parts into which the range is cut at first, if the budget allows.
 LOOKS = 8
-# Invalid trials after which a value counts as not measurable.
+# Invalid trials after which a value without a valid trial counts as not measurable.
 ATTEMPTS = 2
-# Relative standard deviation assumed at first (real-time clusters on a quiet host), and its degrees of freedom.
+# Prior for noise: relative standard deviation (of real-time clusters on a quiet host), and its degrees of freedom.
 PRIOR_NOISE, PRIOR_WEIGHT = 0.03, 2
 _ON_GRID = 1e-6
 _DIGITS = 12
@@ -26,18 +26,18 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class ThresholdQuestion(Mapped):
-    """The question where a metric jumps along an axis."""
+    """The question of one search: where along an axis does a metric jump?"""
 
     low: float
-    high: float  # end of the range; not tried if no whole number of steps leads there
+    high: float  # end of the range; not measured unless it lies on the grid `low` + n `step`
     step: float = 1  # a jump is exact when it lies between two values one step apart
     metric: str = "metric"  # like `axis`, used in texts only
     axis: str = "value"
     max_points: MaxPoints = ThresholdParameters.max_points
     max_repeats: MaxRepeats = ThresholdParameters.max_repeats
     min_jump: MinJump = ThresholdParameters.min_jump
-    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each statement, if `noisy`
-    noisy: bool = False  # True: two trials of a value may differ; else no value is measured twice
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each jump
+    noisy: bool = False  # True: two trials of a value may differ; False: no value is measured twice
 
     def __post_init__(self) -> None:
         parameters.check_fields(self, "threshold")
@@ -48,16 +48,16 @@ class ThresholdQuestion(Mapped):
 
     @property
     def last(self) -> int:
-        """Index of the highest value on the grid; the lowest has 0."""
+        """Index of the highest value on the grid; that of the lowest is 0."""
         return math.floor((self.high - self.low) / self.step + _ON_GRID)
 
     @property
     def parts(self) -> int:
-        """Parts into which the range is cut first; half of the budget is kept for the gaps that they show."""
+        """Number of parts into which the range is cut first; at least half of the budget is left for later gaps."""
         return max(1, min(LOOKS, self.last, self.max_points // 2))
 
     def value(self, index: int) -> float | int:
-        """The value of the axis at an index; a whole number if low and step are."""
+        """The value of the axis at an index; a whole number if `low` and `step` are whole numbers."""
         value = self.low + index * self.step
         if float(self.low).is_integer() and float(self.step).is_integer():
             return round(value)
@@ -92,15 +92,15 @@ class MeasuredValue:
 
 @dataclass(frozen=True)
 class MeasuredValues:
-    """The readings, by value."""
+    """All readings, combined by value of the axis."""
 
     spots: tuple[MeasuredValue, ...]
-    broken: frozenset[int]  # indices that could not be measured
-    retry: tuple[int, ...]  # indices whose only trial was not valid
+    broken: frozenset[int]  # indices of values that could not be measured
+    retry: tuple[int, ...]  # indices of values whose only trial was not valid
     noise: float  # relative standard deviation of a trial; 0 without noise
-    unit: float  # largest number of which all differences of a count are multiples; 0 for other metrics
-    trials: int  # valid or not
-    part: float  # steps in one of the parts into which the range is cut
+    unit: float  # greatest common divisor of the metric's differences; 0 unless all are whole numbers
+    trials: int  # number of trials, valid or not
+    part: float  # width, in steps, of the parts into which the range is cut first
 
     @property
     def points(self) -> int:
@@ -135,7 +135,7 @@ def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) 
 
 
 def _noise(groups: Sequence[Sequence[float]]) -> float:
-    # Relative standard deviation, pooled over all values measured more than once, and a prior.
+    # Relative standard deviation, pooled over the prior and all values that were measured more than once.
     total, weight = PRIOR_WEIGHT * PRIOR_NOISE**2, PRIOR_WEIGHT
     for group in groups:
         scale = statistics.fmean(abs(metric) for metric in group)

@@ -1,4 +1,4 @@
-"""A search for thresholds: the measured values in order, and where the metric jumps."""
+"""Report of a search for thresholds: the measured values in order, and where the metric jumps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True)
 class TriedValue:
-    """A value of the axis that was tried; y is the median of the metric, None without a valid trial."""
+    """A value of the axis that was tried; `y` is the median of the metric, or None without a valid trial."""
 
     x: float
     y: float | None

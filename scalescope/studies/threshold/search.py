@@ -23,28 +23,28 @@ from scalescope.studies.threshold.curve import (
 from scalescope.studies.threshold.question import MeasuredValues, ThresholdQuestion, ThresholdReading, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-# Ends of parts are moved by up to half of this share of a part, by an irrational sequence: on even spacing, a sawtooth
-# of the same period looks like a line.
+# Each end of a part is moved by up to half of this share of a part, by an irrational sequence: evenly spaced values
+# would make a sawtooth of the same period look like a straight line.
 JITTER = 0.3
-# Widest gap between measured values in the end, in parts.
+# Widest gap left between measured values, in parts (see `ThresholdQuestion.parts`).
 WIDEST = 1.2
-# Narrowest gap, in parts, that a rhythm found elsewhere asks for.
+# The limit on gaps is lowered to half the distance between jumps, but not below this many parts.
 FINEST = 0.5
-# Share of the metric by which a curve may leave the straight line between two measured values.
+# Deviation of the curve from a straight line, as a share of the metric, from which values in a gap are tried.
 BEND = 0.06
-# Largest jump, as a share, that noise may hide in a gap before values in it are tried.
+# If noise may hide a jump larger than this share of the metric in a gap, values in the gap are tried.
 BLIND = 0.5
-# Trials of both ends under noise, so that the noise is known from the start.
+# Trials of each end of the range, if there is noise, so that the noise is known from the start.
 END_TRIALS = 3
-# CONFIRM trials of a value on an unclear side of a jump; then values around it, down to 1 / CLOSE of a part.
+# A value that may lie on either side of a jump gets CONFIRM trials; then gaps wider than 1 / CLOSE part are cut.
 CONFIRM, CLOSE = 2, 8
 # Confidence needed to call a gap free of jumps; until then it is measured again.
 DOUBT = 0.9
 # A value counts as round if its roundness is at least 1 / NOTABLE of the range.
 NOTABLE = 8
-# Number of values after which the search ends if none could be measured.
+# The search ends if none of this many values could be measured.
 HOPELESS = 3
-# Steps by which a value that cannot be measured may be replaced by a neighbour.
+# A value that cannot be measured may be replaced by a neighbour at most this many steps away.
 DETOUR = 1
 _AHEAD = 16
 _SMALL = 4
@@ -53,8 +53,8 @@ _SMALL = 4
 def further(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> tuple[float | int, ...]:
     """The values to measure next, one trial each; empty when nothing is left to ask.
 
-    Depends on its arguments alone, so a search that was killed goes on where it stopped. A value may be asked for
-    again, after an invalid trial or to average noise.
+    The result depends on the arguments alone, so a search that was killed goes on where it stopped. A value is returned
+    again after an invalid trial, or to average noise.
     """
     table = tabulate(question, readings)
     wanted: Sequence[int] = table.retry or _explore(question, table)
@@ -94,7 +94,7 @@ def _around(target: int, known: Collection[int], broken: Collection[int], last: 
     return next((index for index in near if index in known or index not in broken), None)
 
 
-# ------------------------------------------------------------------ where something was seen
+# ------------------------------------------------------------------ near suspected jumps
 
 
 def _pin_down(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[int]:
@@ -136,7 +136,7 @@ def _look(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> list[Gap]:
-    """Gaps without a jump that are too wide, too bent, or have too little known around them."""
+    """Gaps without a jump that are too wide, too bent, or have too few measured values around them."""
     limit = _limit(table, curve)
     return [
         gap
@@ -153,7 +153,7 @@ def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def _limit(table: MeasuredValues, curve: Curve) -> float:
-    # Widest gap in steps: half the distance between jumps, if jumps follow each other.
+    # Limit on the width of gaps, in steps: half the typical distance between jumps if there are more than two jumps.
     limit = WIDEST * table.part
     if len(curve.steps) > 2:
         between = statistics.median(b - a for a, b in itertools.pairwise(curve.steps))
@@ -202,7 +202,7 @@ def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, ga
 
 
 def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
-    # Where the jump would end if jumps came at even distances; at multiples of the first if there is only one.
+    # Where the jump would end if all jumps were equally far apart; or, from a single jump, at multiples of its place.
     steps, middle = curve.steps, gap.left.index + gap.right.index
     if not steps:
         return []
@@ -217,7 +217,7 @@ def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
 
 
 def _round_numbers(question: ThresholdQuestion, gap: Gap) -> list[int]:
-    # Where the jump may end because programs have round constants, such as 199 -> 200 or 128 -> 129.
+    # Where the jump may end if a round constant of the program causes it, such as 199 -> 200 or 128 -> 129.
     low, high = gap.left.index, gap.right.index
     if not isinstance(question.value(0), int):
         return []

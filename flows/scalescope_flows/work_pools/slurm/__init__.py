@@ -2,6 +2,6 @@
 
     prefect worker start --type slurm --pool NAME        on a login node; no slurmrestd, no root, no database
 
-`configuration` has what a pool, a deployment or a run may set, and `worker` ties `scalescope.slurm` to Prefect. A flow
-run is found by its job's name and comment, so a restarted worker, or another one, goes on watching the job.
+`configuration` has the settings of a pool, a deployment or a run; `worker` connects `scalescope.slurm` to Prefect. The
+name and comment of a job identify its flow run, so a restarted worker, or another one, can go on watching the job.
 """

@@ -1,4 +1,4 @@
-"""What a work pool, a deployment or a single run may say about the Slurm job of a flow run."""
+"""Settings of the Slurm job of a flow run, made by a work pool, a deployment or a single run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def job_name(flow_run_id: UUID) -> str:
 
 
 class SlurmJobConfiguration(BaseJobConfiguration):
-    """The Slurm job of a flow run. Variables reach it through sbatch's environment: others can read its script."""
+    """The Slurm job of a flow run. Variables are passed in sbatch's environment, as other users can read the script."""
 
     partition: str | None = Field(
         default=None, description="Slurm partition; empty for the default one. `sinfo -s` lists them."
@@ -108,7 +108,7 @@ class SlurmJobConfiguration(BaseJobConfiguration):
         worker_id: UUID | None = None,
     ) -> None:
         super().prepare_for_flow_run(flow_run, deployment, flow, work_pool, worker_name, worker_id=worker_id)
-        # On SIGTERM the process cleans up and gives its run back to be scheduled again; without, it leaves both undone.
+        # On SIGTERM, the process cleans up and reschedules its run; without this setting it does neither.
         self.env.setdefault("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "reschedule")
 
     @staticmethod

@@ -37,8 +37,8 @@ from scalescope.slurm.jobs import SlurmJob
 from scalescope.waiting import PATIENCE_S
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
-LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # interval of looks: most seconds, share of idle time, random part
-GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
+LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # polling interval: most seconds, share of time since a change, random part
+GONE_AFTER = 3  # heartbeats that another worker must have missed before its jobs are adopted
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200
 
@@ -48,7 +48,7 @@ class SlurmWorkerResult(BaseWorkerResult):
 
 
 class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
-    """Submits, watches and cancels the jobs of flow runs; adopts those of a worker that missed three heartbeats."""
+    """Submits, watches and cancels the jobs of flow runs; adopts the jobs of workers that missed three heartbeats."""
 
     type = "slurm"
     job_configuration = SlurmJobConfiguration
@@ -66,7 +66,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         configuration: SlurmJobConfiguration,
         task_status: anyio.abc.TaskStatus[Any] | None = None,
     ) -> SlurmWorkerResult:
-        """Return when the job has ended. Only a failed submission raises: later errors would leave the run open."""
+        """Submit the job, and return when it has ended. Errors after the submission do not raise: the job goes on."""
         async with self._watching(flow_run):
             job_id = await self._submit(flow_run, configuration)
             output = configuration.output(flow_run.id, job_id)
@@ -78,7 +78,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
     async def kill_infrastructure(
         self, infrastructure_pid: str, configuration: SlurmJobConfiguration, grace_seconds: int = 30
     ) -> None:
-        """End a job, a running one with SIGTERM first; raises `InfrastructureNotFound` if it has ended."""
+        """Cancel a job, after SIGTERM if it runs; raises `InfrastructureNotFound` if it has already ended."""
         job = await self.queue.final(infrastructure_pid)
         if job.has_ended:
             raise InfrastructureNotFound(f"Slurm job {infrastructure_pid} has ended: {job.state}")
@@ -100,7 +100,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         found = await super()._get_scheduled_flow_runs()
-        # A run that gave itself back is submitted again only when its job has ended: how it ended decides.
+        # A run that rescheduled itself is not submitted again before its job has ended and its end was judged.
         return [entry for entry in found if entry.flow_run.id not in self._watched]
 
     async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> str:
@@ -116,9 +116,9 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         began, looks = time.monotonic(), 0
         while True:
             try:
-                for _ in range(looks):  # look twice, since a controller that wakes up obeys requests in any order
+                for _ in range(looks):  # twice: a controller that wakes up handles requests in any order
                     job = await self.queue.named(job_name(flow_run.id))
-                    if job is not None and not job.has_ended:  # the first submission had arrived after all
+                    if job is not None and not job.has_ended:  # an earlier submission has arrived after all
                         return job.id
                     await anyio.sleep(configuration.poll_seconds)
                 looks = 2
@@ -153,7 +153,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 break
         found = [run for run in found if run.id not in self._watched | self._submitting_flow_run_ids]
         alive = (await self._alive() - {self.name}) if found else set()
-        # A run without a label was taken by a worker just now.
+        # A run without this label has just been taken by a worker.
         return [run for run in found if (owner := run.labels.get("prefect.worker.name")) and owner not in alive]
 
     async def _alive(self) -> set[str]:
@@ -171,7 +171,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         if flow_run.id in self._watched:
             return
         if self._limiter is not None:
-            with suppress(anyio.WouldBlock):  # its job runs, limit or not
+            with suppress(anyio.WouldBlock):  # adopt it even above the limit, since its job runs already
                 self._limiter.acquire_on_behalf_of_nowait(flow_run.id)
         try:
             async with self._watching(flow_run):
@@ -217,7 +217,7 @@ class _RunWatch:
                 result = await self._once()
             except (ClusterError, httpx.HTTPError) as error:
                 result = None
-                if str(error) != trouble:  # each trouble is logged once: the job goes on without being watched
+                if str(error) != trouble:  # log each problem once; the job itself goes on
                     self._logger.warning("Slurm job %s cannot be watched now: %s", self._job_id, error)
                 trouble = str(error)
             if result is not None:
@@ -256,10 +256,10 @@ class _RunWatch:
         self._changed_at = time.monotonic()
         since = (datetime.now(UTC) - state.timestamp).total_seconds()
         if not job.is_pending and since < self._configuration.cancel_seconds:
-            return None  # the flow's own process sees the cancellation as well, and cleans up
+            return None  # wait: the flow's process also sees the cancellation, and cleans up
         await self._worker.queue.cancel(self._job_id)
         if not job.is_pending:
-            return None  # watched until it has ended
+            return None  # go on watching until the job has ended
         message = f"Slurm job {self._job_id} was cancelled while it waited."
         await self._worker._mark_flow_run_as_cancelled(flow_run, {"message": message})
         return self._result(0)
@@ -282,7 +282,7 @@ class _RunWatch:
 
     async def _crashed(self, how: JobEnd) -> SlurmWorkerResult:
         if how.status == 0 and not self._configuration.is_using_a_runner:
-            return self._result(0)  # the command itself decides about the run's state
+            return self._result(0)  # without Prefect's runner, the command itself sets the run's state
         text = how.text if how.status else f"{how.text}, but left its flow run unfinished"
         tail = self._output.tail()
         text += f"\nOutput: {self._output.path}" + (f", which ends\n{tail}" if tail else "")

@@ -1,1 +1,1 @@
-"""Revisions, oldest first. A released revision never changes, and never imports `schema`, which does."""
+"""Revisions, oldest first. A released revision never changes, so it may not import `schema`, which does change."""

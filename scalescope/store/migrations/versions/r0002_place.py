@@ -1,4 +1,4 @@
-"""Adds the line of the user's code to findings."""
+"""Adds a column for the line of the user's code to findings."""
 
 from __future__ import annotations
 

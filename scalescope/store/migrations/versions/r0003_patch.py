@@ -1,4 +1,4 @@
-"""Adds the patch that was tried to findings."""
+"""Adds a column for the tried patch to findings."""
 
 from __future__ import annotations
 
