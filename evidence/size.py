@@ -2,7 +2,7 @@
 
     python -m evidence size [--only NAME ...] [--simulated | --processes]
 
-Each workload runs six times at 12 shapes (workers x threads) on the light cluster, or with `--simulated` on the
+Each workload runs 6 to 24 times at 12 shapes (workers x threads) on the light cluster, or with `--simulated` on the
 simulated one, which a busy host does not disturb; two limits of memory make 24 configurations. Tasks sleep and their
 results claim a size, so that this host does not matter. `size` sees one trial each on 4 and 8 workers of one thread,
 and what it chooses is run, too. Whether results fit is told by who held them. `--processes` runs choices of four cores
@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in 
 SEEN = [(4, 1), (8, 1)]
 DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
-REPEATS = 6  # trials of each shape, as two of them may differ by a third; their median counts
+REPEATS, MOST = 6, 24  # trials of each shape, as two may differ by a third; more until their median is known to 3 %
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
 
 
@@ -130,7 +130,7 @@ class Swept:
     cluster: dict[str, Any]
     seconds: dict[tuple[int, int], float] = field(default_factory=dict)
     needs: dict[tuple[int, int], float] = field(default_factory=dict)  # bytes of a limit with which results fit
-    trials: dict[tuple[int, int], list[Trial]] = field(default_factory=dict)
+    taken: dict[tuple[int, int], list[float]] = field(default_factory=dict)  # seconds of each trial
     spent: list[float] = field(default_factory=list)  # core-seconds of each run
 
     def run(self, shapes: Iterable[tuple[int, int]], repeats: int = 1, **fields: Any) -> str:
@@ -144,11 +144,22 @@ class Swept:
             self.spent.append(sum(one.point.threads * one.metrics.elapsed_s for one in done.run.trials if one.metrics))
             for trial in done.run.trials:
                 if trial.counts and trial.metrics and not trial.point.has_zero_length_tasks:
-                    self.trials.setdefault((trial.point.workers, trial.point.threads_per_worker), []).append(trial)
-        for shape, own in self.trials.items():
-            self.seconds[shape] = statistics.median(each.metrics.elapsed_s for each in own if each.metrics)
-            self.needs[shape] = max(held(each, self.store) for each in own) / TARGET
+                    shape = trial.point.workers, trial.point.threads_per_worker
+                    self.taken.setdefault(shape, []).append(trial.metrics.elapsed_s)
+                    self.needs[shape] = max(self.needs.get(shape, 0.0), held(trial, self.store) / TARGET)
+        self.seconds = {shape: statistics.median(own) for shape, own in self.taken.items()}
         return done.run_id
+
+    def settle(self, shapes: Iterable[tuple[int, int]]) -> None:
+        left = [*shapes]
+        while left:
+            self.run(left, REPEATS)
+            left = [one for one in left if len(own := self.taken[one]) < MOST and error(own) > 0.03]
+
+
+def error(taken: Sequence[float]) -> float:
+    """Relative standard error of their median."""
+    return 1.25 * statistics.stdev(map(math.log, taken)) / math.sqrt(len(taken))
 
 
 def held(trial: Trial, store: str) -> float:
@@ -204,7 +215,7 @@ def choices(swept: Swept, run: str) -> Iterator[Choice]:
         one = sized(swept, run, wanted)
         best = min(map(value, SHAPES))
         if (shape := (one.workers, one.threads) if one else ALL) not in swept.seconds:
-            swept.run([shape], REPEATS)
+            swept.settle([shape])
         fits = one is not None and swept.needs[shape] <= min(one.memory_mb * MB, wanted.memory or 0)
         others = {name: round(value(other) / best, 2) for name, other in (("Dask", DASK), ("all", ALL))}
         yield Choice(swept.name, text, str(shape), round(value(shape, memory=False) / best, 3), fits, others)
@@ -248,7 +259,7 @@ def main() -> None:
                 print(in_processes(swept), flush=True)
                 continue
             run = swept.run(SEEN)
-            swept.run([*SHAPES, DASK], REPEATS)
+            swept.settle([*SHAPES, DASK])
             costs.append(swept.spent[0] / sum(2 * math.prod(shape) * swept.seconds[shape] for shape in SHAPES))
             for each in choices(swept, run):
                 found.append(each)
