@@ -19,10 +19,7 @@ COMMANDS = {
     "outside": ("evidence.diagnosis.outside:main", "how often the cause of others' functions is named first"),
     "scripts": ("evidence.diagnosis.scripts:main", "the same of others' scripts and Prefect flows"),
     "remedies": ("evidence.diagnosis.remedies:main", "how often remedies help, do nothing, or harm (seconds)"),
-    "fix": (
-        "evidence.diagnosis.fixes:main",
-        "that others' scripts are patched, and healthy ones left alone",
-    ),
+    "fix": ("evidence.diagnosis.fixes:main", "that others' scripts are patched, and healthy ones left alone"),
     "agent": ("evidence.diagnosis.agent:main", "what an agent gains that does what brief answers say, and no more"),
     "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),

@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ SHAPES = [(workers, threads) for workers in (1, 2, 4, 8, 16, 32) for threads in 
 SEEN = [(4, 1), (8, 1)]
 DASK, ALL = (8, 8), (32, 2)  # workers and threads: those of LocalCluster() on 64 cores, and the most allowed
 CORES, MB, TARGET, NEAR = 64, 2**20, 0.6, 1.10
-REPEATS, MOST = 6, 24  # trials of each shape, as two may differ by a third; more until their median is known to 3 %
+REPEATS, MOST = 6, 24  # trials of each shape, as two may differ by a third; more until their median's error is 3 %
 REAL = bool(os.environ.get("SCALESCOPE_EVIDENCE_REAL"))  # results are arrays, for `--processes`
 
 
@@ -68,21 +68,6 @@ def folds(client: Client) -> None:
     client.gather(client.map(nap, [0.1] * 15, [1] * 15, *(fits[at::4] for at in range(4)), pure=False))
 
 
-def tiles(client: Client) -> None:
-    step = {(x, y): delayed(nap)(0.3, 60, x, y) for x in range(8) for y in range(8)}
-    for seconds in (0.5, 0.25):
-        near = {(x, y): [step[i, j] for i, j in step if max(abs(i - x), abs(j - y)) <= 1] for x, y in step}
-        step = {place: delayed(nap)(seconds, 40, *around) for place, around in near.items()}
-    wait(client.compute([delayed(nap)(0.4, 5, *(step[x, y] for y in range(8))) for x in range(8)]))
-
-
-def join(client: Client) -> None:
-    large = client.map(nap, [0.5 + 0.05 * (part % 7) for part in range(24)], [110] * 24, range(24), pure=False)
-    small = client.map(nap, [0.3] * 4, [70] * 4, range(4), pure=False)
-    pairs = [client.submit(nap, 0.15, 15, part, other) for part in large for other in small]
-    client.gather([client.submit(nap, 0.25, 8, *pairs[at : at + 12]) for at in range(0, len(pairs), 12)])
-
-
 def tuning(client: Client) -> None:
     ended, model = list[Any](), client.submit(nap, 0.2, 20, pure=False)
     running = as_completed(client.map(nap, [0.6] * 16, [25] * 16, [model] * 16, range(16), pure=False))
@@ -109,6 +94,17 @@ def branching(client: Client) -> None:
                 limits[branch.key] = limit, node
 
 
+def backtest(client: Client) -> None:
+    prices = [delayed(nap)(0.25, 70, month) for month in range(48)]
+    signals = [delayed(nap)(0.3, 110, prices[month], prices[month + 1]) for month in range(47)]
+    holdings = [delayed(nap)(0.1, 2)]
+    for month in range(12, 47):
+        window, took = signals[month - 12 : month], [0.5 + 0.1 * (month * model % 5) for model in (1, 2, 3)]
+        fits = [delayed(nap)(seconds, 6, model, *window) for model, seconds in enumerate(took)]
+        holdings.append(delayed(nap)(0.2, 2, holdings[-1], signals[month], *fits))
+    wait(client.compute(delayed(nap)(0.4, 1, *holdings)))
+
+
 def checkpoints(client: Client) -> None:
     data = client.map(nap, [0.6] * 6, [90] * 6, range(6), pure=False)
     state, scores = client.submit(nap, 0.3, 130, pure=False), list[Any]()
@@ -118,7 +114,7 @@ def checkpoints(client: Client) -> None:
     client.gather(client.submit(nap, 0.2, 1, *scores))
 
 
-WORKLOADS = {each.__name__: each for each in (shared, folds, tiles, join, tuning, checkpoints, branching)}
+WORKLOADS = {each.__name__: each for each in (shared, folds, tuning, backtest, checkpoints, branching)}
 
 
 @dataclass
@@ -154,12 +150,8 @@ class Swept:
         left = [*shapes]
         while left:
             self.run(left, REPEATS)
-            left = [one for one in left if len(own := self.taken[one]) < MOST and error(own) > 0.03]
-
-
-def error(taken: Sequence[float]) -> float:
-    """Relative standard error of their median."""
-    return 1.25 * statistics.stdev(map(math.log, taken)) / math.sqrt(len(taken))
+            needed = {one: (1.25 * statistics.stdev(map(math.log, self.taken[one])) / 0.03) ** 2 for one in left}
+            left = [one for one in left if len(self.taken[one]) < min(needed[one], MOST)]
 
 
 def held(trial: Trial, store: str) -> float:

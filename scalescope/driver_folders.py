@@ -80,7 +80,7 @@ def remove(folder: Path) -> None:
     if left := processes(folder):
         raise ClusterError(
             f"processes {', '.join(str(process.pid) for process in left)} could not be ended",
-            cause="they may wait in the kernel for a file system that does not answer",
+            cause="the processes may wait in the kernel for a file system that does not answer",
             next_step="run `scalescope reap` again in a few minutes",
         )
     try:

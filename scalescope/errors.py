@@ -54,8 +54,8 @@ class ExitStatus(IntEnum):
 
     OK = 0, "no critical finding"
     FINDING = 1, "a critical finding"
-    USAGE = 2, "the request cannot be right"
-    INFRASTRUCTURE = 3, "the machine misbehaved, or an unexpected error"
+    USAGE = 2, "the request is wrong (options, files or names)"
+    INFRASTRUCTURE = 3, "a fault of the machine, or an unexpected error"
     BUDGET_SPENT = 4, "a budget ended it early"
     FAILED = 5, "the workload raised an error in all trials, or its answers were wrong"
     INTERRUPTED = 130, "stopped by Ctrl-C (143: by SIGTERM)"

@@ -78,7 +78,7 @@ class Forge:
             raise InfrastructureError(
                 f"{self.name} gave an unexpected answer",
                 where=where,
-                next_step=f"Check whether a proxy answers, and whether {self.variable} is right.",
+                next_step=f"Check {self.variable}, and whether a proxy answered instead.",
                 category="answer",
             )
         return found
@@ -89,13 +89,13 @@ class Forge:
         category, next_step = {
             401: ("token", f"Renew the token in {self.token}."),
             403: ("token", f"Allow the token in {self.token} to {self.rights}."),
-            404: ("missing", f"Check that the repository has it, and that the token in {self.token} may see it."),
+            404: ("missing", f"Check that repository and issue exist and the token in {self.token} may see them."),
             410: ("missing", "Check whether the issue was deleted, or issues are switched off."),
         }.get(error.code, ("answer", "Try again later."))
         if limited and error.code in (403, 429):
             category, next_step = "limit", "Try again later."
         elif 300 <= error.code < 400:
-            next_step = "The repository or the issue has moved: give its new name."
+            next_step = "The repository or the issue has moved: give the new name."
         try:
             said = str(json.loads(error.read(LONGEST_ANSWER))["message"])
         except (OSError, HTTPException, ValueError, KeyError, TypeError):
@@ -127,7 +127,7 @@ class Forge:
         if not re.fullmatch(r"[!-~]+", found):
             raise InfrastructureError(
                 f"There is no token for {self.name} in the environment variable {self.token}",
-                next_step=f"Set it to a token that may {self.rights}.",
+                next_step=f"Set the variable to a token that may {self.rights}.",
                 category="token",
             )
         return found

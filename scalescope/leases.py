@@ -112,7 +112,7 @@ def release(lease: Lease) -> None:
         raise StoreError(
             f"a lease could not be removed: {error.strerror or error}",
             where=str(path),
-            next_step="its resource is gone; make the folder writable, then `scalescope reap` removes the file",
+            next_step="the cluster is gone; make the folder writable, then `scalescope reap` removes the file",
         ) from error
 
 
@@ -175,7 +175,7 @@ def _write(lease: Lease) -> None:
         raise StoreError(
             f"a lease could not be written, so nothing was requested from {lease.backend}: {error.strerror or error}",
             where=str(path),
-            cause="a lease must exist before its resource, so that the resource is found if this process dies",
+            cause="the lease must come first, so that the cluster is found if this process dies",
             next_step=f"make room or fix the permissions there, or set {VARIABLE} to a folder on another disk",
         ) from error
 
@@ -192,7 +192,7 @@ def _read(path: Path) -> Lease:
     lease = from_mapping(Lease, json.loads(path.read_text(encoding="utf-8")))
     times = (lease.created_at, lease.limit_at or 0.0, lease.owner.process_started)
     if lease.label != path.stem or not lease.owner.host.strip() or not all(0 <= each < _LATEST for each in times):
-        raise ValueError("its fields are not those of a lease")
+        raise ValueError("the file's fields do not make a lease")
     return lease
 
 
@@ -201,5 +201,5 @@ def _unreadable(path: Path, error: Exception) -> StoreError:
         "a lease cannot be read",
         where=str(path),
         cause=f"{type(error).__name__}: {error}",
-        next_step=f"cancel the jobs that `squeue --name {path.stem}` shows, then remove the file",
+        next_step=f"cancel the jobs (`squeue --name {path.stem}`) or pods of that name, then remove the file",
     )

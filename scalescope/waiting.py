@@ -38,7 +38,7 @@ def patiently(
     within_s, stopped = PATIENCE_S if within_s is None else within_s, stopped or threading.Event()
     deadline = time.monotonic() + within_s
     longest = f"{within_s / 60:g} min" if within_s >= 60 else f"{within_s:g} s"
-    with saying(f"{who} does not answer: waiting for it, at most {longest}", says, say_s):
+    with saying(f"{who} does not answer; waiting at most {longest} for an answer", says, say_s):
         while True:
             try:
                 return _within(ask, deadline, overdue) if overdue else ask()

@@ -123,7 +123,7 @@ class SweepEstimate:
         counted = "each is" if not self.measured else f"{unknown} that were never measured are"
         limit = f"{number(sweep.trial_timeout_s)} s"
         if hold_s := sweep.cluster.hold_s:
-            limit += f", and {number(hold_s)} s of workers that wait for others"
+            limit += f", and {number(hold_s)} s of workers that wait for the other workers"
         return f"at most {self.cost.sentence(prices)} ({counted} counted with the limit of {limit})"
 
 
@@ -232,7 +232,7 @@ class Budget:
                     "budget.money",
                     budget.money,
                     f"no limit of money, since a worker-hour of {', '.join(spec.priced_as())} has no price",
-                    next_step="add it to the price table, or set budget.core_hours",
+                    next_step="add that price to the price table, or set budget.core_hours",
                 )
         return replace(budget, prices=prices)
 

@@ -27,10 +27,10 @@ class Factor:
 
 # Factors in the order in which they divide the time. Each part of worker time outside `WORKING` belongs to one factor.
 FACTORS: Mapping[str, Factor] = {
-    "client": Factor("client", ("client", "other_cluster"), "the client had sent tasks that had not ended"),
+    "client": Factor("client", ("client", "other_cluster"), "the client had unfinished tasks on the cluster"),
     "present": Factor("threads there", ("late_start", "lost"), "threads were there, and nothing had to be repeated"),
     "dependency": Factor("dependency", ("no_runnable_task",), "the graph had a task for each thread"),
-    "balance": Factor("load balance", ("tail",), "threads did not wait for the last tasks of others"),
+    "balance": Factor("load balance", ("tail",), "no thread waited for the last tasks of other threads"),
     "scheduling": Factor("scheduling", ("not_assigned",), "no runnable task waited to be assigned"),
     "transfer": Factor(
         "transfer", ("transfer", "serialisation", "spill", "paused"), "threads waited neither for inputs nor for memory"

@@ -43,7 +43,7 @@ def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False
             f"{len(rows):,} tasks are too many to be replayed", next_step=f"replay at most {MOST_TASKS:,} tasks"
         )
     if not _known(tables, rows):
-        raise CaptureError("the dependencies of its tasks were not recorded")
+        raise CaptureError("the dependencies of the trial's tasks were not recorded")
     needs = _needs(tables, set(rows))
     found = _Senders.read(tables, rows, needs, virtual=virtual)
     graph, _ = (found if nested and found.separate else found.merged()).graph(CLIENT)
@@ -94,7 +94,7 @@ class _Senders:
             raise CaptureError(
                 "the records do not say which graph each task came with",
                 cause="the trial was measured by an older version of Scalescope",
-                next_step="measure it again",
+                next_step="measure the trial again",
             )
         sent = {row: max(int(numbers[row]) - 1, 0) for row in rows}  # numbers begin at 1; 0: sent before the trial
         by_key = {tasks["key"][row]: row for row in rows}

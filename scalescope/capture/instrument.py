@@ -159,13 +159,13 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     body = tree.body[0].body if is_indented else tree.body  # type: ignore[attr-defined]
     function = body[0] if body else None
     if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
-        raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
+        raise NotInstrumented(f"{code.co_filename}:{first} does not define {code.co_name}")
     function.returns = None  # decorators stay, uncalled: the code's first line is theirs
     _Calls(function).put()
     made = _compiled(_around(code, qualname, function), code)
     same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
     if any(getattr(made, name) != getattr(code, name) for name in same):
-        raise NotInstrumented(f"{code.co_filename}:{first}: its source does not belong to it")
+        raise NotInstrumented(f"{code.co_filename}:{first}: the source does not match the running code")
     constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
     known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # Python 3.11 and later
     return made.replace(co_consts=constants, **known)

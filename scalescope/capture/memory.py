@@ -80,7 +80,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     try:
         scheduler, workers = client.sync(limited)
     except Exception as error:  # noqa: BLE001  # the trial goes on with a warning
-        why = str(error) or f"it took longer than {timeout_s:g} s"
+        why = str(error) or f"the answer took longer than {timeout_s:g} s"
         gathered.warnings.append(f"memory and CPU over the trial could not be fetched: {why}")
         return gathered
     silent = [worker for worker, sample in workers.items() if isinstance(sample, BaseException)]

@@ -578,7 +578,7 @@ class _Attempts:
         self.confined: set[str] = set()  # prefixes whose restrictions have been logged as an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # number of waits and seconds, by prefix and action
         self.longest: dict[str, tuple[float, Any, str]] = {}  # longest task: seconds, key, call; by prefix
-        # First task (key and prefix) with a step of fused tasks or with an equal call under a random key
+        # By step that Dask fused into tasks, or by call under a random key: key and prefix of the first task with it
         self.steps: dict[Any, tuple[Any, str]] = {}
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # tasks, seconds, by prefix, step, first prefix
         self.scattered: dict[Any, _Scattered] = {}  # data that clients scattered, by key

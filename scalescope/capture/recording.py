@@ -338,7 +338,7 @@ class _Run:
         if reply is None:
             raise CaptureError(
                 f"the scheduler knows no recorder for {command!r}",
-                cause="it was removed or replaced, or removed itself because nobody fetched records for "
+                cause="the recorder was removed or replaced, or removed itself as nobody fetched records for "
                 f"{recorder.UNDRAINED_S / 60:.0f} minutes",
             )
         return reply
@@ -416,7 +416,7 @@ def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:
         return "the scheduler was restarted during the trial, so that its own count of tasks is lost"
     ended = summary["rows"] - summary["unassigned"] + summary["unfinished"]
     if summary["assigned"] is not None and summary["assigned"] != ended:
-        return f"the scheduler assigned {summary['assigned']:,} task attempts, {ended:,} are in the record"
+        return f"the scheduler assigned {summary['assigned']:,} task attempts, but {ended:,} are in the record"
     return ""
 
 
@@ -426,7 +426,7 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
         keys = ", ".join(summary["unfinished_keys"])
         doubts.append(f"{summary['unfinished']} tasks still ran when the trial was closed, such as {keys}")
     if summary["foreign"]:
-        doubts.append(f"{summary['foreign']} tasks that began before the trial ended in it; they are not in the record")
+        doubts.append(f"{summary['foreign']} earlier tasks ended during the trial; they are not in the record")
     if summary["assigned"] is None and not summary["restarted"]:
         doubts.append("the task record could not be checked: this release of distributed does not count tasks")
     if summary["edges_dropped"]:

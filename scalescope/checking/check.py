@@ -28,8 +28,8 @@ from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.recorded_graph import RecordedGraph
 
 PLAN = (
-    "Its plan needs values, as `set_index` and `sort_values` do for divisions: only that part was checked. "
-    "`divisions=` or `sorted=True` saves computing it."
+    "To plan this, Dask must compute values (divisions for `set_index`): only that part was checked. "
+    "`divisions=` or `sorted=True` saves computing them."
 )
 NOTED_BYTES = 1_000_000  # size of a graph, in bytes, from which its largest object is looked for
 

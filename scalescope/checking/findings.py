@@ -104,7 +104,7 @@ def _multiplied(looked: Looked) -> Iterator[Finding]:
     for place in np.flatnonzero(grown)[np.lexsort((before[grown], -counts[grown]))][:1].tolist():
         was, now = int(before[place]), int(counts[place])
         name = key_split(names[place])
-        remedy = f"`.rechunk(...)` right behind it, or {NO_SPLIT} around a slice by a sorted index"
+        remedy = f"`.rechunk(...)` right after that call, or {NO_SPLIT} around a slice by a sorted index"
         if "rechunk" in name:
             remedy = "chunk both sides alike before they meet (`b = b.rechunk(a.chunks)`), or rechunk to larger blocks"
         elif any(word in name for word in ("groupby", "take", "shuffle")):
@@ -178,7 +178,7 @@ def _many(looked: Looked) -> Iterator[Finding]:
     yield Finding(
         "too-many-tasks",
         Severity.MEDIUM,
-        f"{tasks:,} tasks: the scheduler alone needs about {duration(TASK_S * tasks)}, whatever the workers.",
+        f"{tasks:,} tasks: the scheduler alone needs about {duration(TASK_S * tasks)}, with any number of workers.",
         _with(_coarser(looked, block), "larger chunks or partitions, or functions that do several steps"),
         (Evidence("tasks", tasks, "graph"), Evidence("step with most tasks", key_split(names[most]), "graph")),
         confidence=0.9,
@@ -213,7 +213,7 @@ def _large_graph(looked: Looked) -> Iterator[Finding]:
         "large-graph",
         Severity.MEDIUM,
         f"The client sends {size(looked.sent)} with the graph.{what}",
-        "load it within tasks, or `client.scatter` it once",
+        "load the data within tasks, or `client.scatter` the data once",
         (Evidence("bytes of the graph", looked.sent, "packed"),),
         place=_place(looked, part.layer) if part is not None else None,
     )
@@ -246,7 +246,7 @@ def _twice(looked: Looked) -> Iterator[Finding]:
         Severity.MEDIUM,
         f"`{funcname(graph.nodes[most[0]].func)}` is called {len(most):,} times with equal arguments{at}; "
         f"{plural(again, 'task')} in all repeat another.",
-        f"call it once and use the result again, or make equal calls one task: `delayed({key_split(name)}, pure=True)`",
+        f"call it once and reuse the result, or make equal calls one task: `delayed({key_split(name)}, pure=True)`",
         (Evidence("tasks that repeat another", again, "graph"),),
         confidence=0.7,
         place=Place.of(lines[-1]) if lines else None,

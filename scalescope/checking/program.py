@@ -35,7 +35,7 @@ def check_program(
 
     if not target.endswith(".py") and ":" not in target:
         raise UsageError(
-            "neither a script nor a name in a module", where=target, next_step="SCRIPT.py, or FILE.py:NAME"
+            "neither a script nor a name in a module", where=target, next_step="give SCRIPT.py, or FILE.py:NAME"
         )
     if target.endswith(".py") and not os.path.exists(target):
         raise UsageError("there is no such script", where=target)
@@ -50,9 +50,9 @@ def check_program(
         result = Path(folder, RESULT)
         if not result.exists():
             raise UsageError(
-                "the check did not finish" if status else "it sent nothing to Dask",
+                "the check did not finish" if status else "the code sent nothing to Dask",
                 where=target,
-                cause=f"its process ended with status {status}; its output is above" if status else "",
+                cause=f"the process ended with status {status}; its output is above" if status else "",
                 next_step="" if status else "name what builds the collection: MODULE:FUNCTION",
             )
         data = json.loads(result.read_text())

@@ -42,7 +42,7 @@ and a finding less where `trust` says why."""
 RunId = Annotated[str, Field(description="A run: its id, the start of it, `latest`, or `latest~1` for the one before.")]
 Script = Annotated[str, Field(description="Path of the Python script.")]
 Arguments = Annotated[Sequence[str], Field(description="Arguments of the script.")]
-Python = Annotated[str, Field(description="Path of the Python that runs it; empty: the one of Scalescope.")]
+Python = Annotated[str, Field(description="Path of the Python that runs the script; empty: the Python of Scalescope.")]
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 RUNS_CODE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True)

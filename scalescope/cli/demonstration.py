@@ -72,7 +72,7 @@ def show(console: Console, carry: Carry) -> SweepRun:
     _title(console, "The same sweep with the remedy: --dask_npartitions=<items>")
     console.print(render_comparison(before, after, ("as it comes", "with the remedy"), width=console.width))
 
-    _title(console, "Can the simulation be believed? Three points in real time, with shorter sleeps")
+    _title(console, "Can you trust the simulation? Three points in real time, with shorter sleeps")
     console.print(_agreement(DemoPart.of(simulated, lambda trial: trial not in long), carry(REAL)))
     return replace(simulated, trials=before.trials, planned=len(before.trials), verdict=before.verdict)
 

@@ -27,7 +27,7 @@ os.replace(answer + ".part", answer)
 """
 
 Detach = Annotated[
-    bool, typer.Option("--detach", help="Go on in the background; print where answer and progress are written.")
+    bool, typer.Option("--detach", help="Run in the background; print where the answer and the progress are written.")
 ]
 
 

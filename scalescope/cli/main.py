@@ -213,4 +213,4 @@ def _explain(error: Exception, *, debug: bool) -> None:
     if isinstance(error, ScalescopeError):
         say_error(str(error))
     else:
-        say_error(f"unexpected {type(error).__name__}: {error}\n  next: the same command with --debug shows where")
+        say_error(f"unexpected {type(error).__name__}: {error}\n  next: run the same command with --debug to see where")

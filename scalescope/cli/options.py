@@ -42,7 +42,7 @@ SEVERAL = "Can be given several times."
 option = partial(typer.Option, show_default=False)
 argument = partial(typer.Argument, show_default=False)
 
-SWEEP_FIRST = "Run a sweep first, and use its run. "
+SWEEP_FIRST = "Run a sweep first, and use the run that it makes. "
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
 Brief = Annotated[
@@ -67,7 +67,7 @@ Require = Annotated[
         "--require",
         metavar="CONDITION",
         help="Condition, such as 'efficiency >= 0.6 at workers=16'; without `at`, for every point. The exit status "
-        "then depends on this alone, not on findings. Can be given several times.",
+        "then depends on conditions only, not on findings. Can be given several times.",
     ),
 ]
 StoreAddress = Annotated[

@@ -131,7 +131,7 @@ class KeyedDisplay:
             lines = [
                 Text(f"{middle_cut(word, NAME + 20):<{NAME + 20}} {number:>10,}") for word, number in self._details
             ]
-            lines = lines or [Text("Nothing: it has ended, or left.")]
+            lines = lines or [Text("Nothing to show: it has ended, or left the cluster.")]
         else:
             state.append(f"{self.shown} by {SORTS[self.shown][self.sorts[self.shown]][0]}")
             first = max(self.row - room + 1, 0)

@@ -30,7 +30,7 @@ class Injection(BackgroundThread):
         # Once the fault has happened: also its start and end (seconds since the epoch), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
         # Why the fault has not happened; empty if it has.
-        self.problem = f"the call ended before {fault.after_s:g} s, when the fault was due"
+        self.problem = f"the workload ended before {fault.after_s:g} s, when the fault was due"
         self._fault = fault
         self._victim = victim  # returns address and process id of the worker to break; called when the fault is due
 

@@ -88,7 +88,7 @@ class GatewayServer(ControlPlane):
             raise ClusterError(
                 f"cluster {name} is not running",
                 where=self.address,
-                cause=f"the server of Dask Gateway says that it is {found.status.name.lower()}",
+                cause=f"the server of Dask Gateway says that the cluster is {found.status.name.lower()}",
                 next_step="`dask_gateway.Gateway().list_clusters()` shows the running clusters",
             )
         return found.security
@@ -124,11 +124,11 @@ class GatewayServer(ControlPlane):
 
     def _told(self, error: Exception, limit_s: float) -> ClusterError:
         what, category, cause = "the server of Dask Gateway refused", REFUSED, str(error)
-        next_step = "correct that, or cluster.address; `dask_gateway.Gateway().cluster_options()` lists all options"
+        next_step = "correct cluster.options or cluster.address; `dask_gateway.Gateway().cluster_options()` shows all"
         status = getattr(error, "status", 0)
         if status in (401, 403):
             what, category = "the server of Dask Gateway refused the login", NOT_ALLOWED
-            next_step = "set cluster.auth, cluster.username and cluster.secrets, or `gateway.auth` of Dask"
+            next_step = "set cluster.auth, cluster.username and cluster.secrets, or Dask's `gateway.auth`"
         elif status in _DOWN or isinstance(error, OSError | GatewayServerError | aiohttp.ClientConnectionError):
             silent = isinstance(error, TimeoutError)
             what, category = "the server of Dask Gateway does not answer", AWAY

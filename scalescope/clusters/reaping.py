@@ -105,11 +105,11 @@ def _reap(lease: Lease, dry_run: bool) -> Reaped:
             return elsewhere(
                 lease,
                 f"{words}; this version of Scalescope cannot remove resources of {lease.backend}",
-                f"remove everything named {lease.label} there, or wait for its time limit",
+                f"remove everything named {lease.label} there, or wait: it ends by itself at its time limit",
             )
         if owned is None:
             step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
-            return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
+            return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for the time limit")
         reaper: Reaper = resolve_name(spec.reaper)
         return reaper(lease, words, dry_run)
     except ScalescopeError as error:

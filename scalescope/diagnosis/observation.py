@@ -284,7 +284,7 @@ class TrialCause(Cause[Observation]):
         return self.finding(
             observation,
             observation.threads * observation.trial.real_s,
-            f"Nothing moved any more: {summary}",
+            f"The trial stood still: {summary}",
             remedy,
             *evidence,
             Evidence("tasks that had not ended", left, "facts standstill"),

@@ -32,7 +32,7 @@ CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
     "dask.bag.read_text": "pass `blocksize=`, or read more files, for",
     "dask.dataframe.from_pandas": "pass `npartitions=` for",
-    "dask.dataframe.from_map": "give it more inputs for",
+    "dask.dataframe.from_map": "give `from_map` more inputs for",
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
 }
@@ -42,9 +42,9 @@ FEWER_OPTIONS = {
     BAG: "pass `npartitions={n}`",
     FROM_PANDAS: "pass `npartitions={n}`",
     "dask.bag.read_text": "pass `files_per_partition={times}`, or a larger `blocksize=`",
-    "dask.dataframe.from_map": "give each call {times} of the inputs",
+    "dask.dataframe.from_map": "give each call of the function {times} inputs",
     "dask.dataframe.read_csv": "call `.repartition(npartitions={n})` on what it returns, or read {times} files in each "
-    "task (`dask.dataframe.from_map` over lists of paths, and `pandas.concat(map(pandas.read_csv, paths))` in it)",
+    "task (`dask.dataframe.from_map` over lists of paths, with `pandas.concat(map(pandas.read_csv, paths))`)",
     "dask.dataframe.read_parquet": "call `.repartition(npartitions={n})` on what it returns, or write {n} larger files "
     "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
@@ -61,7 +61,7 @@ BEAM_128 = PartitionRule(
 )
 BAG_ROOT = PartitionRule(
     library="dask.bag.from_sequence",
-    text="groups more than 100 items by a default of its own",
+    text="puts several items in a partition if there are more than 100",
     formula="ceil(items / ceil(sqrt(items) / 10)) above 100 items, dask from mid-2023 on",
     size=lambda items: 1 if items <= 100 else max(1, math.ceil(math.sqrt(items) / math.sqrt(100))),
     link="https://github.com/dask/dask/pull/10294",
@@ -89,8 +89,8 @@ def more(call: PartitionCall, parts: int) -> str:
     at = f" at {call.where}" if call.where else ""
     if call.nbytes == 0:
         return (
-            f"call `.repartition(npartitions={parts})` on what it returns{at}, before the work on it: a compressed "
-            "file is read as a whole"
+            f"call `.repartition(npartitions={parts})` on what it returns{at}, before other steps: Dask reads a "
+            "compressed file as a whole"
         )
     is_array = call.call.startswith(ARRAY)
     how = CHUNKS if is_array else CALL_OPTIONS.get(call.call, "make")

@@ -73,6 +73,6 @@ def larger_limit(held: HeldResults, limit: float) -> Premise[Observation]:
     """Premise that `limit` bytes are more than a worker has now, and that the host has as much for all workers."""
     host = host_has(held.workers * limit)
     return Premise(
-        "The limit differs from what is there, and the host has as much for all workers.",
+        "The limit is larger than the present one, and the host has that much for all workers.",
         lambda observation: limit >= ENOUGH * held.limit and host.holds(observation),
     )

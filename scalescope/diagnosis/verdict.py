@@ -76,7 +76,7 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     )
     experiment = cause.told_by
     if limit is not None:
-        experiment = "the same on a host that is free"
+        experiment = "the same on an idle host"
     elif first.gain and first.gain.change:
         experiment = "the same with " + ", ".join(f"`{name}={value}`" for name, value in first.gain.change.items())
     said = first.summary.removeprefix(PERHAPS)
@@ -130,7 +130,7 @@ def _in_proportion(finding: Finding, *, trifle: bool) -> Finding | None:
         return finding
     if finding.code not in GROWING or finding.severity is Severity.INFO:
         return None if trifle else replace(finding, severity=Severity.INFO, gain=None)
-    finding = replace(finding, summary=f"{finding.summary} It grows with the work.")
+    finding = replace(finding, summary=f"{finding.summary} This loss grows with the work.")
     return replace(finding, severity=Severity.INFO, gain=None) if trifle else finding
 
 

@@ -166,7 +166,7 @@ class OpenCluster:
             raise ClusterError(
                 "the cluster has tasks before the trial begins",
                 where=f"{cluster.kind} cluster",
-                cause="another client is using it, or tasks of an earlier trial still run",
+                cause="another client uses the cluster, or tasks of an earlier trial still run",
                 next_step="give the trial a cluster of its own",
             )
         present = self.members()
@@ -237,7 +237,7 @@ class OpenCluster:
         self.enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self.spoiled and self._drained()
-            why = "tasks of the previous trial still ran on it"
+            why = "tasks of the previous trial still ran"
         except Exception as error:
             why = f"it could not be cleared ({type(error).__name__}: {error})"
             logger.exception("the cluster could not be cleared; the next trial gets a new one")
@@ -293,7 +293,7 @@ class OpenCluster:
                 "the scheduler does not answer",
                 where=getattr(self._observer.scheduler, "address", "scheduler"),
                 cause=f"{type(error).__name__}: {error}",
-                next_step="its machine may be gone, or it ran out of memory or was stopped: see the driver's log",
+                next_step="read the driver's log: the scheduler's machine may be gone, stopped or out of memory",
             ) from error
 
     def _forget(self) -> bool:

@@ -56,9 +56,9 @@ _POLL_S = 0.1
 _DEATH_WAIT_S = 15.0  # seconds; longer than a driver takes to close its cluster and end
 
 _HINTS = {
-    signal.SIGKILL: "a user killed it, or the kernel did because memory ran out: see `dmesg`",
+    signal.SIGKILL: "a user killed the driver, or the kernel did because memory ran out: see `dmesg`",
     signal.SIGSEGV: "a compiled extension crashed; the stack is in the log",
-    signal.SIGABRT: "a compiled extension gave up; the stack is in the log",
+    signal.SIGABRT: "a compiled extension aborted; the stack is in the log",
     signal.SIGTERM: "another process ended it",
 }
 
@@ -341,7 +341,7 @@ class Driver:
             return DriverError(
                 f"a task ended the process ({what}): on the simulated cluster all tasks share it",
                 where=f"driver process {self.pid}, log {self.log}",
-                next_step="run it on a cluster whose workers are processes: `-c local`",
+                next_step="run the workload on a cluster whose workers are processes: `-c local`",
             )
         return DriverError(
             f"the driver {what}" + (f": {reason}" if reason else ""),
@@ -366,9 +366,9 @@ class Driver:
         return DriverError(
             f"the driver went silent: no message {wanted!r} in time",
             where=f"driver process {self.pid}, log {self.log}",
-            cause="something holds its interpreter lock, or the machine is overloaded; "
+            cause="something holds the driver's interpreter lock, or the machine is overloaded; "
             f"last lines of its log:\n{self._tail()}",
-            next_step="read the log; give the trial a longer timeout if it was only slow",
+            next_step="read the log; give the trial a longer timeout if the driver was only slow",
         )
 
     def _tail(self) -> str:

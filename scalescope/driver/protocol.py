@@ -154,8 +154,8 @@ def encode(message: Message) -> bytes:
         raise DriverError(
             f"a {message.kind!r} message cannot be sent",
             where="driver protocol",
-            cause=f"JSON cannot carry a value in it: {error}",
-            next_step="return JSON from your workload or cluster class; if you do, report a defect of Scalescope",
+            cause=f"JSON cannot carry a value of the message: {error}",
+            next_step="return only JSON values from your workload or cluster class; else report a defect of Scalescope",
         ) from error
 
 

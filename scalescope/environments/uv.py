@@ -18,8 +18,8 @@ _SECRET = re.compile(r"(?<=://)[^/\s]*@")
 _HINTS = {  # for errors that are not due to the requirements: a text in uv's error -> advice
     "No space left on device": "make room, or set SCALESCOPE_ENVIRONMENTS and UV_CACHE_DIR to other folders",
     "authentication credentials": "give uv the credentials of the package index",
-    "network was disabled": "unset UV_OFFLINE, or install it once where there is a network",
-    "connectivity is disabled": "unset UV_OFFLINE, or install it once where there is a network",
+    "network was disabled": "unset UV_OFFLINE, or build the environment once with a network",
+    "connectivity is disabled": "unset UV_OFFLINE, or build the environment once with a network",
     "Failed to fetch": "check the network, the proxy and uv's index settings, then repeat",
     "error sending request": "check the network, the proxy and uv's index settings, then repeat",
     "Failed to download": "check the network, the proxy and uv's index settings, then repeat",

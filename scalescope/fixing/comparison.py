@@ -26,7 +26,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome, values: Values =
     found: list[str] = []
     varies: list[str] = []
     if patched.status not in {each.status for each in originals}:
-        found.append(f"its exit status is {patched.status} instead of {originals[0].status}: {cut(patched.error)}")
+        found.append(f"exit status {patched.status} instead of {originals[0].status}: {cut(patched.error)}")
         return found, varies
     _lines("its output", [each.lines for each in originals], patched.lines, found, varies)
     _lines("the output of its workers", [each.of_tasks for each in originals], patched.of_tasks, found, varies)
@@ -36,7 +36,7 @@ def differences(originals: Sequence[Outcome], patched: Outcome, values: Values =
     elif any(each.strip() for each in patched.lines) or patched.written:
         varies.append("values that the client gets")
     else:
-        found.append("its client gets other values, and it prints or writes nothing by which to compare the runs")
+        found.append("its client gets other values, and the script prints or writes nothing else to compare")
     return found, varies
 
 
@@ -52,7 +52,7 @@ def _lines(
         stable = Counter(originals[0])
         for each in originals[1:]:
             stable &= Counter(each)
-        varies.append(f"{what}: its runs have {min(lengths):,} to {max(lengths):,} lines")
+        varies.append(f"{what}: {min(lengths):,} to {max(lengths):,} lines, different from run to run")
         if missing := stable - Counter(patched):
             found.append(f"{what} lacks {cut(repr(min(missing)))}")
         return
@@ -102,9 +102,9 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
     if sometimes := set.union(*names) - always:
         varies.append(f"{plural(len(sometimes), 'file')} that only some runs write, such as {min(sometimes)}")
     if missing := always - set(patched.written):
-        found.append(f"it did not write {min(missing)}")
+        found.append(f"the patched script did not write {min(missing)}")
     if not sometimes and (more := set(patched.written) - always):
-        found.append(f"it wrote {min(more)} as well")
+        found.append(f"the patched script also wrote {min(more)}")
     if {patched.gone} != {each.gone for each in originals}:
         found.append("it removed other files")
     for name in sorted(always & set(patched.written)):
@@ -138,11 +138,11 @@ def _values(
         varies.append(f"values that stay on the cluster: {len(missing):,}")
         missing, unlike = [], unlike + (not more)
     if missing:
-        found.append(f"its client did not get {cut(missing[0])}")
+        found.append(f"the patched script's client did not get {cut(missing[0])}")
     elif not ever:
-        varies.append(f"values that come to the client now: {len(more):,}")
+        varies.append(f"values that now come to the client: {len(more):,}")
     elif not unlike:
-        found.append(f"its client also got {cut(more[0])}")
+        found.append(f"the patched script's client also got {cut(more[0])}")
 
 
 def _magnitude(text: str) -> tuple[str, list[float]]:

@@ -85,9 +85,9 @@ class Guarded:
             for event in map(json.loads, lines[:1]):
                 beyond = "another machine" if event["what"] == "connects" else "a file outside of its folder"
                 raise SideEffect(
-                    f"The script reaches beyond its folder ({beyond}); it was stopped before that",
+                    f"The script was stopped before it reached beyond its folder ({beyond})",
                     where=event["where"],
-                    next_step="if it may run several times all the same, add --allow-side-effects",
+                    next_step="if the script may safely run several times, add --allow-side-effects",
                     category=event["what"],
                 )
 

@@ -25,7 +25,7 @@ class FixParameters(OneWorkload, AtPoint):
     ] = ""
     script: Annotated[str, Parameter("The script, or with `module` the name of a module.", metavar="SCRIPT.py")] = ""
     arguments: Annotated[list[str], Parameter("Arguments of the script.", syntax="names")] = field(default_factory=list)
-    module: Annotated[bool, Parameter("Whether the script is the name of a module or package.")] = False
+    module: Annotated[bool, Parameter("Whether `script` is the name of a module or package.")] = False
     folder: Annotated[
         str, Parameter("Folder in which it runs, and that is copied. Empty: the working folder.", metavar="FOLDER")
     ] = ""
@@ -40,7 +40,7 @@ class FixParameters(OneWorkload, AtPoint):
     side_effects: Annotated[
         bool,
         Parameter(
-            "Run it several times although it writes outside of its folder or connects to other machines.",
+            "Run the script several times although it writes outside its folder or connects to other machines.",
             title="Allow side effects",
         ),
     ] = False

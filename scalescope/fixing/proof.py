@@ -66,7 +66,7 @@ class Proof:
         uses = "; ".join(filter(None, (memory, self.uses)))
         same = "same output, exit status, files and values"
         if self.not_compared:
-            same += f" but for what cannot be compared: {'; '.join(self.not_compared)}"
+            same += f" except what cannot be compared: {'; '.join(self.not_compared)}"
         return "; ".join(filter(None, (figures, uses, same)))
 
 
@@ -136,11 +136,11 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "its time ran out before the result was clear: raise --budget"
+        reason = "the time of this patch ran out before the result was clear: raise --budget"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):
-        reason = f"it needs {size(peaks['b'])} of memory"
+        reason = f"the patched script needs {size(peaks['b'])} of memory"
     return _proof(pairs, level, peaks, varies, reason=reason)
 
 

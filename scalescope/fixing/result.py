@@ -30,7 +30,7 @@ class Tried:
     @property
     def lines(self) -> list[str]:
         """The proof, and why it is faster, without full stops."""
-        return [self.proof.line, *([f"Why, by its record: {self.why}"] if self.why else [])]
+        return [self.proof.line, *([f"Why it is faster, by the records: {self.why}"] if self.why else [])]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def shown(text: str) -> str:
 
 
 def told(found: Fix) -> str:
-    """The last line of the answer: what to do next."""
+    """The last line of the answer: how many patches are proven, and what they bring together."""
     if not found.proven:
         return "No patch is proven."
     count = "1 patch" if len(found.proven) == 1 else f"{len(found.proven)} patches"

@@ -36,7 +36,7 @@ from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner, RunStep
 
 SCRIPTS = 5  # time limit of all pairs of a patch, as a multiple of the script's own time, unless the user sets one
-MOST = 6  # most patches that are tried in a row
+MOST = 6  # most proven patches, each on top of the ones before
 LIMIT = 10.0  # time limit of a run, as a multiple of the script's own time
 LEAST_S = 60.0  # seconds that a run may always take
 FEWEST = LOOKS[0]
@@ -226,11 +226,11 @@ class _Fixing:
         if settings := self.subject.settings(finding, current.values):
             yield SETTING, self._told(settings), replace(current, values={**current.values, **settings})
         elif finding.code not in REWRITES:
-            reasons.append("no rewrite of the code is known to be safe for its remedy")
+            reasons.append("Scalescope knows no safe rewrite of code for this remedy")
         for name, rewrite in rewrites(finding.code):
             file = self._file(finding)
             if file is None:
-                reasons.append("its file is not in the script's folder")
+                reasons.append("the file of this finding is not in the script's folder")
                 return
             source = current.files.get(file) or (self.root / file).read_bytes()
             try:

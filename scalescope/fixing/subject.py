@@ -79,11 +79,11 @@ class Subject:
         place, _, name = reference.rpartition(":")
         if not place:
             step = f"scalescope sweep -w {reference} --verify measures the settings of a built-in workload"
-            raise UsageError("fix patches functions of your own", where=reference, next_step=step)
+            raise UsageError("fix patches only functions of your own", where=reference, next_step=step)
         here = Path(folder).resolve()
         file = (here / place).resolve() if place.endswith(".py") else _module(place, here)
         if not file.is_relative_to(here):
-            raise UsageError("its file is not in this folder", where=str(file), next_step=f"cd {file.parent}")
+            raise UsageError("this function is in another folder", where=str(file), next_step=f"cd {file.parent}")
         workload = workloads.load(reference if here == Path.cwd() else f"{file}:{name}")
         given = {"cluster": cluster} if cluster else {}
         sweep = Sweep.from_mapping({"workload": reference, "points": [values], **given})

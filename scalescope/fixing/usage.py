@@ -43,7 +43,7 @@ class Usage:
         more = after.transferred_bytes - self.transferred_bytes
         if more / NETWORK > before_s - after_s:
             took = duration(more / NETWORK)
-            return f"it transfers {size(more)} more, which takes {took} between the hosts of a cluster"
+            return f"the patched script transfers {size(more)} more, which takes {took} between hosts of a cluster"
         hour = prices.worker_hour.get(DEFAULT, 0.0) / 3600
         now, then = hour * self.workers * before_s, hour * after.workers * after_s
-        return f"it costs {number(then)} instead of {number(now)} {prices.currency}" if then > now else ""
+        return f"the run costs {number(then)} instead of {number(now)} {prices.currency}" if then > now else ""

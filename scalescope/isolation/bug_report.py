@@ -121,7 +121,7 @@ def _reproducer(reproducer: Reproducer, confirmation: Confirmation | None) -> st
         blocks.append(f"It prints:\n\n```\n{without_places(confirmation.output)}\n```")
     if confirmation is None or not confirmation.confirmed:
         why = "it was not run" if confirmation is None else without_places(confirmation.problem)
-        blocks.append(f"**NOT CONFIRMED: {why}. Do not send this before it shows the symptom.**")
+        blocks.append(f"**NOT CONFIRMED: {why}. Do not send this report before the script shows the symptom.**")
     return "\n\n".join(blocks)
 
 

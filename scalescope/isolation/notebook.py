@@ -28,8 +28,8 @@ def ending(isolation: Isolation) -> str:
     if reduction.minimal:
         return f"Isolated in {count}: {what}. Removing anything else makes the symptom go away."
     return (
-        f"Ended early after {count} ({reduction.stopped}); the smallest so far: {what}. The same command with a larger "
-        "budget continues from here."
+        f"Ended early after {count} ({reduction.stopped}); the smallest case so far: {what}. The same command with a "
+        "larger budget goes on from here."
     )
 
 

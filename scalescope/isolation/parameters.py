@@ -29,7 +29,7 @@ class IsolationParameters:
     ] = field(default_factory=dict)
     finding: Annotated[
         str,
-        Parameter("Code of the finding to isolate. Empty: the first of the verdict.", names="finding", metavar="CODE"),
+        Parameter("Code of the finding to isolate. Empty: the first finding.", names="finding", metavar="CODE"),
     ] = ""
     metric: Annotated[
         str,

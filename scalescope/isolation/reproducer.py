@@ -63,7 +63,7 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
         return Reproducer(
             "",
             f"the symptom needs the code of {setting.workload.name}: a replay of its graph does not show the symptom, "
-            "or could not be tried. Add that workload to the bug report",
+            "or was not possible. Add that workload to the bug report",
         )
     if isolation.trial.metrics is None:
         return Reproducer("", "the isolated trial measured nothing. Add the workload and its error to the bug report")

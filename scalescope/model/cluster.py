@@ -63,7 +63,7 @@ class Text(Parameter):
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
 MEMORY_LIMIT_MB = "memory_limit_mb"  # field of some kinds of clusters
-MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
+MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means no limit.", title="Memory limit per worker, MiB", minimum=0)
 # A text that becomes part of a command line, such as a path or a name
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
 CUDA_OPTIONS = Text(
@@ -245,7 +245,7 @@ def json_mapping(where: str, value: object) -> dict[str, Any]:
         parsed = json.loads(value) if isinstance(value, str) else value
         return dict(json.loads(json.dumps(fields.mapping(where, parsed), allow_nan=False)))
     except (TypeError, ValueError) as error:
-        raise InvalidField(where, value, f"a mapping that JSON can carry ({error})") from error
+        raise InvalidField(where, value, f"a mapping with values that JSON can hold ({error})") from error
 
 
 def _texts(declaration: Declared, about: Text, value: object) -> object:

@@ -35,7 +35,7 @@ class EmulationLimit(Mapped):
         if share <= self.tolerance:
             return ""
         return (
-            f"{BEYOND}: the bookkeeping of {tasks} tasks takes "
-            f"{number(tasks * self.seconds_per_task, 2)} s, {share:.0%} of a makespan of {number(makespan_s, 2)} s "
-            f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
+            f"{BEYOND}: the bookkeeping of {tasks} tasks takes {number(tasks * self.seconds_per_task, 2)} s, "
+            f"{share:.0%} of a makespan of {number(makespan_s, 2)} s (at most {self.tolerance:.0%} is trusted); make "
+            "tasks longer or fewer, or use the simulated cluster"
         )

@@ -14,8 +14,8 @@ PRESENT = "present"  # text of the environment that Scalescope itself runs in; e
 OLDEST_PYTHON = (3, 11)  # the oldest Python that a driver runs on
 
 ALLOWED = (
-    "present, the path of a Python interpreter, or requirements separated by blanks such as "
-    "python==3.11 apache-beam==2.50.0 dask[distributed]==2023.9.1; a name and = may stand in front"
+    "present, the path of a Python interpreter, or requirements separated by blanks such as python==3.11 "
+    "apache-beam==2.50.0 dask[distributed]==2023.9.1; optionally with a name and = in front"
 )
 
 _NAMED = re.compile(r"^([\w.-]+)\s*=(?![=])\s*(.+)$", re.DOTALL)  # foo==1 and foo>=1 are requirements
@@ -152,7 +152,7 @@ def _refusal(token: str) -> str:
         return "addresses are refused: their content may change. For a repository, write NAME @ git+https://..."
     if "/" in token or token.startswith("."):
         return "a path among requirements is refused. The path of an interpreter must stand alone"
-    return "write it as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"
+    return "write the requirement as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"
 
 
 def _redact(text: str) -> str:

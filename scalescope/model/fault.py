@@ -15,7 +15,7 @@ KINDS = ("kill-worker", "pause-worker", "steal-cpu")
 # Faults that people ask for but that do not exist, and the reason
 NOT_POSSIBLE = {
     "delay-network": "only root can slow down the network between hosts",
-    "fill-disk": "other programs use the same disk",
+    "fill-disk": "not possible, since other programs use the same disk",
     "kill-scheduler": "Dask's scheduler saves no state: the trial would end, and there is no recovery to measure",
 }
 
@@ -39,9 +39,9 @@ def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> 
     if kind in NOT_POSSIBLE:
         raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}; {NOT_POSSIBLE[kind]}")
     if match is None or kind not in KINDS:
-        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or with seconds, as kill-worker@2.5")
+        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or with a time, as kill-worker@2.5")
     if kind not in allowed:
         raise InvalidField(
-            where, value, f"none: on a {cluster} cluster nothing can be broken", next_step="use the cluster `local`"
+            where, value, f"none: a {cluster} cluster supports no faults", next_step="use the cluster `local`"
         )
     return Fault(kind, float(match[2]) if match[2] else AFTER_S)

@@ -65,17 +65,17 @@ PARTS: Mapping[str, WorkerTimePart] = {
     "transfer": WorkerTimePart("transfer", "idle while its worker fetched a task’s inputs"),
     "serialisation": WorkerTimePart("serialisation", "idle while its worker deserialised a task"),
     "spill": WorkerTimePart("spill to disk", "idle while its worker read or wrote spilled data"),
-    "paused": WorkerTimePart("paused", "idle because its worker was paused, mostly for want of memory"),
+    "paused": WorkerTimePart("paused", "idle because its worker was paused, mostly for lack of memory"),
     "no_runnable_task": WorkerTimePart(
         "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
     ),
     "client": WorkerTimePart("client", "idle while the client had sent no task, or all tasks sent had ended"),
     "other_cluster": WorkerTimePart("another cluster", "idle while the script waited for another cluster"),
     "not_assigned": WorkerTimePart(
-        "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
+        "runnable, not assigned", "idle although a task was ready to run: the cost of scheduling and communication"
     ),
     "late_start": WorkerTimePart("late start", "not there yet: its worker had not joined, or never did"),
-    "lost": WorkerTimePart("lost", "computing a task that failed or had to be repeated, or gone with its worker"),
+    "lost": WorkerTimePart("lost", "computing a task that failed or had to be repeated, or gone: its worker died"),
     "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
 
@@ -105,7 +105,7 @@ BUSY_PARTS: Mapping[str, WorkerTimePart] = {
     "waiting": WorkerTimePart(
         "waiting inside tasks", "the thread waited for another machine, a program, a lock or the interpreter"
     ),
-    "unknown": WorkerTimePart("not known", "the worker did not tell: it left, or the task failed"),
+    "unknown": WorkerTimePart("not known", "not recorded: the worker left, or the task failed"),
 }
 BUSY_TIME = tuple(BUSY_PARTS)
 
@@ -186,7 +186,7 @@ class Metrics(Mapped):
     peak_runnable: Annotated[
         int,
         Metric(
-            "Most tasks, for 5 % of the makespan, that ran or that had their inputs and waited for a thread.",
+            "Tasks that ran, or had their inputs and waited for a thread: for 5 % of the makespan, at least so many.",
             Unit.TASKS,
             "runnable tasks",
             combine=Combine.LOWER_MEDIAN,
@@ -258,7 +258,7 @@ class Metrics(Mapped):
     schedule_quality: Annotated[
         float,
         Metric(
-            "The best possible time / makespan. At 1 this graph cannot run faster on so many threads.",
+            "The best possible time / makespan. At 1, the graph cannot run faster on this many threads.",
             Unit.SHARE,
             "schedule quality",
             legend="best possible time / time",
@@ -283,8 +283,8 @@ class Metrics(Mapped):
     path_s: Annotated[
         float | None,
         Metric(
-            "The longest path of tasks that had to run one after another, with fetching their inputs and handing them "
-            "over.",
+            "The longest path of tasks that had to run one after another, with the time to fetch their inputs and to "
+            "hand the tasks to threads.",
             Unit.SECONDS,
             "longest path s",
             term="Longest path",
@@ -312,7 +312,7 @@ class Metrics(Mapped):
     ] = None
     spilled_bytes: Annotated[
         float | None,
-        Metric("The most that each worker had spilled to disk, summed over workers.", Unit.BYTES, "spilled"),
+        Metric("Most bytes that each worker had spilled to disk, summed over workers.", Unit.BYTES, "spilled"),
     ] = None
     transferred_bytes: Annotated[
         float | None,
@@ -332,8 +332,8 @@ class Metrics(Mapped):
     recovery_s: Annotated[
         float | None,
         Metric(
-            "From a fault on purpose (the axis `fault`) until threads are 90 % as busy as before; 0 where they never "
-            "were less busy, none where that was not reached.",
+            "From an injected fault (the axis `fault`) until threads are 90 % as busy as before; 0 if they never were "
+            "less busy, none if they did not get there again.",
             Unit.SECONDS,
             "recovery s",
         ),

@@ -103,7 +103,7 @@ class Table(Mapping[str, T], Generic[T]):
         point, *others = self._added[name]
         if name in self.own or others:
             owner = "Scalescope itself" if name in self.own else package(others[0])
-            return self._unusable(point, f"{owner} already has a row of this name")
+            return self._unusable(point, f"{owner} already has an entry of this name")
         try:
             return self._read(name, point.value, point.load())
         except Exception as error:  # noqa: BLE001 - the code of others can raise anything
@@ -114,7 +114,7 @@ class Table(Mapping[str, T], Generic[T]):
             f"{point.name} of the package {package(point)} cannot be used",
             where=f"entry point {point.name} = {point.value}, group {self.group}",
             cause=cause,
-            next_step=f"mend or update {package(point)}, or remove it: pip uninstall {package(point)}",
+            next_step=f"fix or update {package(point)}, or remove it: pip uninstall {package(point)}",
             category="broken-plugin",
         )
 

@@ -37,7 +37,7 @@ def refuse_secrets(field: str, value: Mapping[str, Any], next_step: str) -> None
         raise InvalidField(
             f"cluster.{field}.{name}",
             NOT_SHOWN,
-            f"nothing that looks like a secret: {field} are kept with the results",
+            f"no value that looks like a secret: {field} are stored with the results",
             next_step=next_step.format(name),
         )
 
@@ -49,7 +49,7 @@ def secret_values(secrets: Mapping[str, str], block: str) -> dict[str, str]:
         raise UsageError(
             f"the environment variable {missing[0]} is not set",
             where="cluster.secrets",
-            cause="it should hold a secret of the cluster",
+            cause="the cluster needs the secret that this variable should hold",
             next_step=f"export {missing[0]} where scalescope is started, or use a saved {block} block",
         )
     return {name: os.environ[variable] for name, variable in secrets.items()}

@@ -58,7 +58,7 @@ def read(
         if not name:
             left_out[key] = reasons.get(key, unknown).format(value)
         elif name in values:
-            left_out[key] = "another key says the same"
+            left_out[key] = "another key already sets the same field"
         else:
             accepted, refused = _accepted(spec, name, convert(key, value))
             left_out |= {f"{key} ({masked(text)})" if text else key: why for text, why in refused.items()}

@@ -41,7 +41,7 @@ def unwritable(path: Path, cause: object) -> CaptureError:
         "the raw records of a trial could not be written",
         where=str(path),
         cause=str(cause),
-        next_step="make room or fix that folder, or set TMPDIR to another; the same command continues with this trial",
+        next_step="make room there, or set TMPDIR to another folder; the same command then goes on with this trial",
     )
     error.ends_run = True
     return error
@@ -79,7 +79,7 @@ def read(path: str | Path, *, partial: bool = False) -> dict[str, Columns]:
             "the raw records of a trial cannot be read",
             where=str(path),
             cause=str(error),
-            next_step="run the trial again; its records were removed or never written",
+            next_step="run the trial again: the records were removed or never written",
         ) from error
     return tables
 
@@ -130,7 +130,7 @@ def _chunks(path: Path, partial: bool) -> Iterator[tuple[str, Columns]]:
         ) from error
     if begin < path.stat().st_size and not partial:
         raise CaptureError(
-            "the raw records of a trial end within a chunk",
+            "the raw records of a trial are incomplete",
             where=f"{path}, chunk at byte {begin}",
             cause="the process that wrote them was killed, or the disk is full",
             next_step="run the trial again",

@@ -72,7 +72,7 @@ class Standstill(Mapped):
             return "all tasks of the scheduler have ended"
         unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"
         if self.still_s is None:
-            return f"{unfinished}, and none has begun"
+            return f"{unfinished}, and no task has begun"
         if not self.lasts:
             computes = f", and {self.computing:,} {'worker computes' if self.computing == 1 else 'workers compute'}"
             ago = f"a task last began or ended {number(self.still_s)} s{time} before"

@@ -254,7 +254,7 @@ class Sweep:
     points: Annotated[
         tuple[Mapping[str, Scalar], ...],
         Parameter(
-            "Further combinations, each a mapping of axis names to values, run as they are.",
+            "More points to run, besides the combinations of the axes: each a mapping of axis names to values.",
             title="Further points",
             syntax="file",
             examples=([{"workers": 32, "items": 1000}],),
@@ -294,7 +294,7 @@ class Sweep:
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
     warmups: Annotated[
         int,
-        Parameter("Trials per point that are run first and never counted.", title="Warm-ups", minimum=0, maximum=100),
+        Parameter("Warm-up trials per point: run first, and never counted.", title="Warm-ups", minimum=0, maximum=100),
     ] = 0
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S

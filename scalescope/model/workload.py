@@ -111,7 +111,7 @@ class Workload:
         """A reminder for the end of a message, if the first argument is not named like a client; else empty."""
         first = next(iter(inspect.signature(self.run).parameters), "client")
         known = first.lower() in ("c", "self") or any(word in first.lower() for word in ("client", "dask", "cluster"))
-        return "" if known else f"; its first argument is called `{first}`: a workload is given the client first"
+        return "" if known else f"; its first argument is `{first}`, but Scalescope passes the client as first argument"
 
     def parameter(self, name: str) -> WorkloadParameter | None:
         return next((parameter for parameter in self.parameters if parameter.name == name), None)

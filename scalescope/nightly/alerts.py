@@ -67,7 +67,7 @@ def of_suite(asked: NightlyParameters, night: str, found: SuiteChange, lock: Sof
     """An alert for the suite as a whole, tonight with `lock`; its command reruns the series that moved furthest."""
     culprit = Culprit(found.changed, changed=found.changed)
     command = _command(found.largest, (found.good.record.lock, lock))
-    shown = "no single workload stands for the suite."
+    shown = "the whole suite changed, and a script runs one workload."
     return Alert(alert_id(asked.history, culprit), night, culprit, (found.judged,), command, shown=shown)
 
 
@@ -160,7 +160,7 @@ def summary(alert: Alert) -> str:
         f"**Brought by** {markdown_text(culprit.line)}",
         f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
         f"All changes between the two environments: {markdown_text(culprit.changed)}",
-        f"A patch, proven, if its cause has one:\n\n```sh\n{fix}\n```"
+        f"If the cause has a fix, this proves it and writes the patch:\n\n```sh\n{fix}\n```"
         if (fix := _fix(alert.changes[0].series))
         else "",
     ]
@@ -173,7 +173,7 @@ def _script(alert: Alert) -> str:
         return f"No stand-alone script: {shown}"
     if len(alert.script) > WHOLE:
         where = f"`scalescope alerts script {alert.id} > slower.py` writes it; attach the file."
-        return f"**Without Scalescope**, by a script of its own: {where} {shown}"
+        return f"**Without Scalescope**, by a stand-alone script: {where} {shown}"
     fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
     return f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"
 

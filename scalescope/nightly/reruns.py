@@ -84,7 +84,7 @@ class Reruns:
             reason = f"The machine changed: {found.control.words}. {differs}"
             return replace(_judged(found, ChangeOutcome.MACHINE, reason), control=found.control.ratio)
         if not self.minutes:
-            return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
+            return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night may rerun it.")
         try:
             result = self._compare(found, good.pinned)
         except FAILURES as error:
@@ -99,7 +99,7 @@ class Reruns:
             return replace(judged, outcome=ChangeOutcome.REFUTED, reason=reason)
         if decision is ComparisonDecision.UNDECIDED:
             return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
-        reason = f"In the rerun, tonight's environment is not {expected}: the machine was. {differs} {result.line}"
+        reason = f"In the rerun, tonight's environment is not {expected}: the machine differed. {differs} {result.line}"
         return _judged(found, ChangeOutcome.REFUTED, reason, result)
 
     def culprit(self, change: Judged, good: Night) -> Culprit:

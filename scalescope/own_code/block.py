@@ -38,7 +38,7 @@ CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
 HELD_BACK_S = 1.0  # if the process dies, the record may lack so many seconds and those since the last fetch
 OBSERVER = "scalescope"  # name of the recorder's clients
-NOT_OVER = "the process of the program ended before its recording did"
+NOT_OVER = "the program's process ended before the recording was closed"
 
 # Recordings of this process, by scheduler address: a function that ends the recording; None if only its owner may.
 _recorded: dict[str, Callable[[], object] | None] = {}

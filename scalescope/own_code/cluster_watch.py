@@ -185,7 +185,7 @@ class ClusterWatch:
                 "the scheduler does not run functions that a client sends",
                 where=self.asker.address,
                 cause=str(error),
-                next_step="set `distributed.scheduler.pickle: true`, the default, in its Dask configuration",
+                next_step="set `distributed.scheduler.pickle: true`, the default, in the scheduler's configuration",
             ) from error
         except (OSError, TypeError, MemoryError) as error:  # TypeError: an address with TLS, but no certificates
             from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause

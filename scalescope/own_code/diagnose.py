@@ -45,7 +45,7 @@ class diagnose(AbstractContextManager[Diagnosis], AbstractAsyncContextManager[Di
         address = checked(client)
         watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code
         if not client.nthreads() and not adaptive(cluster_of(client)):
-            raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
+            raise UsageError("The cluster has no workers", next_step="call `client.wait_for_workers(1)` first")
         block = self._observed(client, caller, watch=watch)
         del client
         self._found = self._entered(block)
@@ -132,7 +132,7 @@ def checked(client: distributed.Client, *, asynchronous: bool = False) -> str:
     if client.asynchronous and not asynchronous:
         raise UsageError(
             "This client is asynchronous: the recorder would wait for the event loop that waits for it",
-            next_step="`async with scalescope.diagnose(client):`",
+            next_step="write `async with scalescope.diagnose(client):`",
         )
     if client.status != "running":
         raise UsageError(f"The client is {client.status}", next_step="connect it before the block begins")

@@ -151,7 +151,7 @@ def _judged(
     if not threads:
         attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
-        attempt.warnings.append(f"workers have different numbers of threads; each is taken to have {each}")
+        attempt.warnings.append(f"workers have different numbers of threads; all count as having {each}")
     point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(

@@ -80,7 +80,7 @@ class Guest:
         }
         for function, hook in hooks.items():
             if not self._functions.put(inspect.unwrap(function), hook):
-                self._stopped(f"{function.__qualname__} has another source than expected")
+                self._stopped(f"{function.__qualname__} of this release cannot be hooked into")
         program_ends, python_ends = (unheard(each, self._failed) for each in (self._program_ends, self._python_ends))
         threading._register_atexit(program_ends)  # type: ignore[attr-defined]  # before executors end
         _at_exit(python_ends)
@@ -177,7 +177,7 @@ class Guest:
                 self._recordings[address].clients.add(client.id)
                 return
             if self._count == MOST:
-                self._stopped(f"{MOST} clusters are recorded, and no more")
+                self._stopped(f"only the first {MOST} clusters are recorded")
                 return
             self._count += 1
             number, recording = self._count, _Recording({client.id})

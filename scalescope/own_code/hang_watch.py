@@ -85,6 +85,6 @@ class HangWatch:
         if look.time - since < CALL_STILL_S:
             return None
         said = f"The program waits in `{call or 'a call'}`" + (f" at {where}" if where else "")
-        answer = "an answer of the scheduler or of workers" if look.seen["workers"] else "a worker: there is none"
-        hint = f"{said}. The scheduler has no task that has not ended, so it waits for {answer}."
+        answer = "an answer of the scheduler or of workers" if look.seen["workers"] else "a worker: none is there"
+        hint = f"{said}. The scheduler has no unfinished task, so the program waits for {answer}."
         return Hang(since, (), 0, (), (hint,))

@@ -62,7 +62,7 @@ def _address() -> str:
         raise MagicError(f"{error.line} Next: %scalescope watch ADDRESS") from None
     if address.startswith("inproc://"):
         raise MagicError(
-            "Only this process sees its cluster. Next: Client(processes=True), or `%%scalescope` on a cell"
+            "No other process sees this cluster. Next: use Client(processes=True), or `%%scalescope` on a cell"
         )
     return address
 

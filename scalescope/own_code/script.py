@@ -234,9 +234,9 @@ def _in_turn(clusters: Sequence[Path]) -> bool:
 def ending(status: int | None, real_s: float) -> str:
     """A sentence on the end of a process that did not end its recordings."""
     if status is None:
-        return "the script ended, and nobody saw how"
+        return "the script ended, with an unknown exit status"
     if status >= 0:
-        return f"the script's process ended with status {status} before its recording did"
+        return f"the script's process ended with status {status} before the recording was closed"
     number = signal.Signals(-status)
     if number is signal.SIGINT:
         return f"you stopped the script after {duration(real_s)}"
@@ -263,8 +263,8 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
     ended = next((event for event in told if event.get("ended")), {})
     if missing := ended.get("missing"):
         if program.python == sys.executable:
-            where = f"It ran in Scalescope's own Python ({sys.executable}), which has no {missing}"
-            outcome.hints.append(f"{where}; name yours: `-e PATH/TO/python`.")
+            where = f"The script ran in Scalescope's own Python ({sys.executable}), which has no {missing}"
+            outcome.hints.append(f"{where}; name the script's Python: `-e PATH/TO/python`.")
         return
     for module, (calls, seconds) in ended.get("schedulers", {}).items():
         from scalescope.model.words import plural
@@ -273,7 +273,7 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
         next_step = "to record this, call `dask.distributed.Client(processes=False)` before"
         outcome.hints.append(f"{computed} {DASKS.get(module, module)}: {next_step}.")
     if ended.get("prefect"):
-        hint = "A task that the flow calls runs in the flow: `name.submit(...)` or `name.map(...)` sends it to Dask."
+        hint = "Calling a task in the flow runs it there; `name.submit(...)` or `name.map(...)` sends it to Dask."
         outcome.hints.append(hint)
     line = next((event["client_at"] for event in told if "client_at" in event), "")
     if line.endswith("<module>") and NO_WORKER in ended.get("error", ""):
@@ -312,7 +312,7 @@ def last_program() -> Program:
     try:
         return Program(**json.loads(records().with_name(LAST).read_text()))
     except (OSError, ValueError, TypeError) as error:
-        raise UsageError("no script has been run yet", next_step="name it: scalescope fix SCRIPT.py") from error
+        raise UsageError("no script has been run yet", next_step="name the script: scalescope fix SCRIPT.py") from error
 
 
 def last_folder() -> Path:

@@ -53,7 +53,7 @@ def watched(python: str, spec: SchedulerSpec, name: str) -> Iterator[Diagnosis]:
             if (folder / record.CLUSTER).exists():
                 found.judge(folder)
         if not began:
-            raise CaptureError("the recorder could not be started", where=python, next_step="see what it printed above")
+            raise CaptureError("the recorder could not be started", where=python, next_step="read the output above")
 
 
 def observe() -> None:

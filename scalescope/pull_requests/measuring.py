@@ -135,7 +135,7 @@ def _on_both(workload: str, sides: tuple[Checkout, Checkout], remarks: list[str]
         return True
     module = checkouts.module_of(workload).rpartition(":")[0]
     if not sides[1].finds(module):
-        raise InvalidField("workload", workload, "a module or file that the head of the pull request has")
+        raise InvalidField("workload", workload, "a module or file that exists at the head of the pull request")
     if not sides[0].finds(module):
         remarks.append(f"{workload} is new in this pull request: there is nothing to compare it with.")
         return False

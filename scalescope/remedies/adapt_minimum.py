@@ -21,7 +21,7 @@ from scalescope.remedies.source import (
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [each for each in source.all(cst.Call) if called(each) == "adapt"]
-    return answer(_kept, source, source.nearest(calls, None), "there is no single call of `adapt`")
+    return answer(_kept, source, source.nearest(calls, None), "the module has no call of `adapt`, or several")
 
 
 def _kept(source: Source, call: cst.Call) -> Patched:

@@ -147,7 +147,7 @@ def _comprehension(source: Source, loop: Comprehension, awaited: Awaited) -> Pat
     if any(_awaited_in(each) for each in chain) or any(each.asynchronous for each in chain):
         raise Refused("a condition of the loop awaits a result")
     if isinstance(loop, cst.GeneratorExp) and not _is_consumed(source, loop):
-        raise Refused("a generator need not run to its end")
+        raise Refused("a generator may be left before its end")
     rest = _Without(awaited.whole)
     others = [each for part in _element(loop) if isinstance(each := part.visit(rest), cst.CSTNode)]
     if effects(*others) and effects(*_given(awaited)):
@@ -237,7 +237,7 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
         raise Refused(UNCERTAIN)
     _check_shared(others, sent, [*names, *bound(*ahead)])
     if awaited.lazy and set(names) & used(*others) & {root(awaited.sent)}:
-        raise Refused("the loop uses the collection that it computes once more")
+        raise Refused("the loop uses the computed collection again")
     later = used(*others) | _used_elsewhere(source, loop)
     kept = [name for name in dict.fromkeys([*names, *sorted(bound(*ahead))]) if name in later]
     if ahead:
@@ -348,9 +348,9 @@ def _check_shared(others: Sequence[cst.CSTNode], sent: Sequence[cst.CSTNode], ow
     needed = used(*sent)
     rebound = (bound(*others) | _augmented(others)) & (needed | set(own))
     if rebound:
-        raise Refused(f"a round uses `{min(rebound)}` of the round before")
+        raise Refused(f"a round uses `{min(rebound)}` from the round before")
     if touched := changed(*others) & (needed - set(own)) - _modules(others):
-        raise Refused(f"what follows a result may change `{min(touched)}`, which the next round uses")
+        raise Refused(f"code after a result may change `{min(touched)}`, which the next round uses")
     if "random" in needed & used(*others):
         raise Refused("random numbers would be drawn in another order")
 

@@ -51,7 +51,7 @@ def _resized(module: cst.Module, place: Place | None, change: Callable[[int], in
     calls = [each for each in source.all(cst.Call) if called(each) == "range" and len(each.args) == 3]
     batches = [each for each in calls if _steps(source, each)]
     near = [each for each in batches if place is not None and source.function(each) in source.reached(place)]
-    return answer(larger, source, near or batches[: len(batches) == 1], "no single loop over batches was found")
+    return answer(larger, source, near or batches[: len(batches) == 1], "no loop over batches was found near that line")
 
 
 def _steps(source: Source, call: cst.Call) -> list[cst.BaseExpression]:

@@ -117,9 +117,9 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
     if not isinstance(holder, cst.Assign):
         if isinstance(holder, cst.Subscript | cst.Attribute):
             return  # only a part of the result is used
-        raise Refused("what it returns is passed on, and may be changed")
+        raise Refused("the result is passed on, and may be changed")
     if len(holder.targets) != 1 or not isinstance(holder.targets[0].target, cst.Name):
-        raise Refused("what it returns is passed on, and may be changed")
+        raise Refused("the result is passed on, and may be changed")
     name = holder.targets[0].target.value
     for each in source.all(cst.Name, source.function(call)):
         parent = source.parent(each)
@@ -127,7 +127,7 @@ def _check_unchanged(source: Source, call: cst.Call, frozen: bool) -> None:
         if isinstance(parent, cst.Attribute) and parent.value is each:
             looked = frozen or (parent.attr.value in LOOKS and isinstance(source.parent(parent), cst.Call))
         if each.value == name and parent is not holder.targets[0] and (not looked or _stores(source, each)):
-            raise Refused(f"what it returns is passed on as `{name}`, and may be changed")
+            raise Refused(f"the result is passed on as `{name}`, and may be changed")
 
 
 def _stores(source: Source, node: cst.CSTNode) -> bool:

@@ -52,7 +52,7 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
         isinstance(each, cst.With) and any(_calls(item.item, name) for item in each.items)
         for each in source.all(cst.With)
     ):
-        raise Refused(f"`{name}` is closed at the end of a `with`")
+        raise Refused(f"a `with` closes what `{name}` returns")
     return cached(source, function, "functools.cache", WHAT)
 
 
@@ -92,7 +92,7 @@ def _around(source: Source, loop: cst.For | cst.While, held: cst.With) -> Patche
     names = {dotted(item.asname.name) for item in held.items if item.asname is not None}
     _check_alike(loop, held.items, names)
     if not isinstance(held.body, cst.IndentedBlock):
-        raise Refused("the block is not indented")
+        raise Refused("the `with` is on one line")
     lines = [line for each in loop.body.body for line in (held.body.body if each is held else [each])]
     edited = loop.with_changes(leading_lines=(), body=loop.body.with_changes(body=lines))
     outer = held.with_changes(leading_lines=loop.leading_lines, body=held.body.with_changes(body=[edited]))

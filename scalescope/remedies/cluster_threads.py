@@ -63,7 +63,7 @@ def _makes(call: cst.Call) -> bool:
 
 def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Edits:
     if any(each.star or each.keyword is None for each in call.args):
-        raise Refused("its options are not all written in the call")
+        raise Refused("the cluster's options are not all written out in the call")
     args, edits = [*call.args], Edits()
     processes = argument(call, "processes")
     threads = argument(call, "threads_per_worker")
@@ -104,12 +104,12 @@ def _in_dictionary(source: Source, call: cst.Call, change: Mapping[str, Scalar])
         added = _expression(source, "cluster_kwargs", repr(dict(change)).replace("'", '"'))
         return {call: becomes(call.with_changes(args=[added]))}
     if not isinstance(given.value, cst.Dict):
-        raise Refused("its options are not all written in the call")
+        raise Refused("the cluster's options are not all written out in the call")
     known = {
         source.text(each.key).strip("\"'"): each for each in given.value.elements if isinstance(each, cst.DictElement)
     }
     if len(known) != len(given.value.elements):
-        raise Refused("its options are not all written in the call")
+        raise Refused("the cluster's options are not all written out in the call")
     if "n_workers" in change and "processes" in known and dotted(known["processes"].value) == "False":
         _check_guarded(source)
         del known["processes"]

@@ -72,7 +72,7 @@ def _in_pairs(source: Source, chain: cst.Call | cst.For) -> Patched:
     if isinstance(chain, cst.Call):
         statement = source.statement(chain)
         if not isinstance(statement, cst.SimpleStatementLine):
-            raise Refused("it is not a line of its own")
+            raise Refused("the call of `reduce` is not on a line of its own")
         function, items = (source.text(each.value) for each in chain.args)
         text = PAIRS.format(pairs=pairs, items=f"list({items})", reduce=source.text(chain.func), function=function)
         first = source.expression(f"{pairs}[0]")

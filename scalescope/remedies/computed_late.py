@@ -42,7 +42,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
         use = uses[0]
     whole = _chain(source, use)
     if whole is use:
-        raise Refused("the code after it may give other values on the workers")
+        raise Refused("the code after `compute` may give other values on the workers")
     lazy = call.func.value
     if use is call:
         computed = whole.deep_replace(call, lazy)
@@ -50,7 +50,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
         edits: Edits = {whole: becomes(cst.Call(cst.Attribute(computed, cst.Name("compute"))))}
     else:
         edits = {call: becomes(lazy), whole: becomes(cst.Call(cst.Attribute(whole, cst.Name("compute"))))}
-    return Patched(source.edited(edits).module, "the workers reduce it, and the client gets the rest", "others")
+    return Patched(source.edited(edits).module, "the workers reduce the data, and the client gets the result", "others")
 
 
 def _chain(source: Source, node: cst.BaseExpression) -> cst.BaseExpression:

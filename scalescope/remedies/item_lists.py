@@ -53,7 +53,7 @@ def _longer(source: Source, sends: Sends, items: int) -> Patched:
     if len(positional) + len(named) != len(call.args):
         raise Refused("some arguments are passed with `*` or `**`")
     if {each.keyword.value for each in named if each.keyword} - OF_TASKS:
-        raise Refused("the tasks have arguments by name")
+        raise Refused("the tasks have keyword arguments")
     function = source.text(positional[0].value)
     if not isinstance(positional[0].value, cst.Name | cst.Attribute):
         function = f"({function})"
@@ -83,12 +83,12 @@ def _loop(
     """The task's positional arguments and the loop's target as source text, and the loop's iterable."""
     loop = sends.for_in
     if loop.inner_for_in or loop.ifs or loop.asynchronous:
-        raise Refused("the loop has a condition, or several variables")
+        raise Refused("the comprehension has a condition or several loops")
     own = used(loop.target)
     if not all(used(each) <= own for each in positional) or effects(*(each.value for each in (*positional, *named))):
-        raise Refused("an argument is not a part of the item: it may be a future")
+        raise Refused("an argument does not come from the item: it may be a future")
     if any(used(each) & own for each in named):
-        raise Refused("an argument by name differs from task to task")
+        raise Refused("a keyword argument differs from task to task")
     arguments = ", ".join(source.text(each).rstrip(", ") for each in positional)
     return arguments, source.text(loop.target), loop.iter
 
@@ -100,7 +100,7 @@ def _gathered(source: Source, sends: Sends) -> cst.Call:
         target = user.targets[0].target
         scope = source.function(sends)
         if not isinstance(target, cst.Name) or binding(source, target.value, scope) is not sends:
-            raise Refused("the futures have several names")
+            raise Refused("the futures are not kept in just one variable")
         uses = [each for each in source.names(target.value, scope) if each is not target]
         if len(uses) != 1:
             raise Refused("the futures are used several times")

@@ -77,14 +77,14 @@ def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
 def wait(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     lines = [each for each in source.all(cst.SimpleStatementLine) if _waited(each) and source.is_at(each, place)]
-    return answer(_without_wait, source, lines, "no line there does nothing but wait")
+    return answer(_without_wait, source, lines, "no line there only waits for futures")
 
 
 def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:
     name, end = _waited(line), source.lines(line)[1]
     uses = [each for each in source.names(name, source.function(line)) if source.lines(each)[0] > end]
     if not any(is_sent(source, each, ("map", "submit")) for each in uses):
-        raise Refused(f"no later task takes `{name}`: what follows may need what its tasks wrote")
+        raise Refused(f"no later task takes `{name}`: later code may need files that its tasks wrote")
     return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
 
 

@@ -22,7 +22,7 @@ from scalescope.remedies.source import (
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     found = [each for each in source.all(cst.Call) if called(each) in ("sorted", "sort") and _is_sent(source, each)]
-    return answer(_reversed, source, found if len(found) == 1 else [], "no single list is sorted before it is sent")
+    return answer(_reversed, source, found if len(found) == 1 else [], "none or several lists are sorted and then sent")
 
 
 def _is_sent(source: Source, call: cst.Call) -> bool:

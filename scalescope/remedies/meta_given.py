@@ -36,7 +36,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         if name in metas.keys() & functions and isinstance(call.func, cst.Attribute) and not argument(call, "meta"):
             edits[call] = becomes(with_argument(source, call, f"meta={metas[name]}"))
     if not edits:
-        return NotHere("no call without `meta=` has a function whose result is known")
+        return NotHere("no call that lacks `meta=` has a function with a known result")
     return Patched(source.edited(edits).module, "`meta=` says what the function returns")
 
 

@@ -13,7 +13,7 @@ CONFIGURES = ("parallel_config", "parallel_backend")
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     if any(called(each) in CONFIGURES or argument(each, "scheduler") for each in source.all(cst.Call)):
-        return NotHere("the module says already where to compute")
+        return NotHere("the module already says where to compute")
     lines = source.at(cst.SimpleStatementLine, place)
     return answer(_around, source, lines, "no statement is at that line")
 

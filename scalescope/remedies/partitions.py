@@ -51,7 +51,7 @@ def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         return _chunks(source, call, wanted)
 
     source = Source(module)
-    return answer(edit, source, source.nearest(_calls(source), place), "no call near that line divides data")
+    return answer(edit, source, source.nearest(_calls(source), place), "no call there makes partitions or chunks")
 
 
 def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -75,7 +75,7 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
         return resized(source, alike(source, count), lambda now: max(1, now // times), "there are {} partitions")
 
     source = Source(module)
-    return answer(edit, source, source.nearest(_calls(source), place), "no call near that line divides data")
+    return answer(edit, source, source.nearest(_calls(source), place), "no call there makes partitions or chunks")
 
 
 def _calls(source: Source) -> list[cst.Call]:
@@ -94,7 +94,7 @@ def _wanted(finding: Finding) -> int | None:
 
 def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
     if not isinstance(size, int):
-        raise Refused("the size of its files is unknown")
+        raise Refused("the size of the files is unknown")
     kept = [
         each
         for each in call.args

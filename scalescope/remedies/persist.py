@@ -54,7 +54,7 @@ def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
     if made is None and (step := _step(source, name, own[names.index(name)])):
         return Patched(source.edited({step: becomes(persisted(step))}).module, f"`{name}` is kept in each round")
     if made is None:
-        raise Refused(f"`{name}` is bound more than once, or elsewhere")
+        raise Refused(f"`{name}` is assigned more than once, or not in this function")
     if any(called(each) in COMPUTES for each in walk(made) if isinstance(each, cst.Call)):
         raise Refused(f"`{name}` is kept already")
     first = own[names.index(name)]

@@ -52,12 +52,12 @@ def _moved(source: Source, line: cst.SimpleStatementLine) -> Patched:
         case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name())], value=cst.Call() as call)]:
             around = [each for each in loops(source, call) if isinstance(each, cst.For)]
             if called(call) != "scatter" or not around:
-                raise Refused("it scatters nothing in a loop")
+                raise Refused("the line does not call `scatter` in a `for` loop")
         case _:
             raise Refused("the result of `scatter` is not assigned to one variable")
     rest = cst.ensure_type(around[-1].deep_remove(line), cst.For)
     if used(*call.args) & changed(rest):
-        raise Refused("the loop changes what it scatters")
+        raise Refused("the loop changes the data that it scatters")
     moved = line.with_changes(leading_lines=())
     edited = source.edited({line: lambda _: cst.RemoveFromParent(), around[-1]: before(moved)})
     return Patched(edited.module, "the data is scattered once")

@@ -74,7 +74,7 @@ class Given(Refused):
     """Raised if the number to change is a parameter whose value comes from outside the module."""
 
     def __init__(self, function: str, name: str) -> None:
-        super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
+        super().__init__(f"the number is the parameter `{name}` of `{function}`, and no call in this module sets it")
         self.function, self.name = function, name
 
 
@@ -165,7 +165,7 @@ class Source:
         for each in (node, *self.ancestors(node)):
             if isinstance(each, cst.BaseStatement):
                 return each
-        raise Refused("it is not part of a statement")
+        raise Refused("the code there is not part of a statement")
 
     def text(self, node: cst.CSTNode) -> str:
         return self.module.code_for_node(node).strip()

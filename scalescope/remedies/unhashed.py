@@ -24,7 +24,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     calls = [each for each in source.at(cst.Call, place) if called(each) in NOT_HASHED]
     if not any(text in finding.remedy for text in NOT_HASHED.values()):
-        return NotHere("it is not hashing that takes the time")
+        return NotHere("the time is not spent on hashing")
     return answer(_named_at_random, source, calls, "no call that hashes its data was found near that line")
 
 

@@ -33,7 +33,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def _unlocked(source: Source, call: cst.Call) -> Patched:
     lock = argument(call, "lock")
     if lock is not None and dotted(lock.value) != "True":
-        raise Refused("its lock is not `True`")
+        raise Refused("the `lock=` of `store` is not `True`")
     is_function = isinstance(call.func, cst.Attribute) and dotted(call.func.value) in ("da", "dask.array")
     positional = [each.value for each in call.args if each.keyword is None]
     target = positional[1 if is_function else 0] if len(positional) > is_function else None

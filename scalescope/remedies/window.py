@@ -40,7 +40,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
         if _is_window(source, each)
     ]
     windows += [each for wait in waits if source.function(wait) in functions if (each := _sliced(source, wait))]
-    return answer(wider, source, windows if len(windows) == 1 else [], "no single window of futures was found")
+    return answer(wider, source, windows if len(windows) == 1 else [], "none or several windows of futures were found")
 
 
 def first_completed(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -61,7 +61,7 @@ def _with_first(source: Source, call: cst.Call) -> Patched:
             [cst.Arg(value=cst.Name(value=waited), keyword=None, star=""), *_],
         ) if pending == waited:
             changed = with_argument(source, call, 'return_when="FIRST_COMPLETED"')
-            return Patched(source.edited({call: becomes(changed)}).module, "it goes on when the first has ended")
+            return Patched(source.edited({call: becomes(changed)}).module, "`wait` ends with the first future")
     raise Refused("the loop does not wait again for the unfinished futures")
 
 

@@ -39,6 +39,6 @@ def _awaited(source: Source, sleep: cst.Call) -> Patched:
     numbers = numbers or [each.value for each in asked if source.text(each.value) != "0"]
     clients = {each.value for each in source.all(cst.Name) if is_client(source, each)}
     if len(numbers) != 1 or len(clients) != 1:
-        raise Refused("it is unclear for how many workers it waits")
+        raise Refused("it is unclear which client waits for how many workers")
     text = f"{clients.pop()}.wait_for_workers({source.text(numbers[0])})"
-    return Patched(source.edited({sleep: becomes(source.expression(text))}).module, "it waits for all workers")
+    return Patched(source.edited({sleep: becomes(source.expression(text))}).module, "the client waits for all workers")

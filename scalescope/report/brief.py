@@ -214,7 +214,7 @@ def _refuted_if(found: Finding) -> str:
     if found.gain is None:
         return "the time stays the same with the fix" if found.remedy else ""
     half = (found.gain.now_s + found.gain.predicted_s) / 2  # longer times are nearer to `now_s` than to `predicted_s`
-    return f"it takes more than {number(half)} s with the fix"
+    return f"the workload takes more than {number(half)} s with the fix"
 
 
 def _rounded(value: Any) -> Any:

@@ -37,7 +37,7 @@ def check(place: str | Path, what: str) -> None:
     if not name or os.path.isdir(address):
         raise UsageError(f"The {what} needs a file, and {address} is a folder", next_step=f"Give {address}/{what}.html")
     if not is_address(address) and not os.path.isdir(folder or "/"):
-        raise UsageError(f"There is no folder {folder} for the {what}", next_step="Make it, or give another place.")
+        raise UsageError(f"There is no folder {folder} for the {what}", next_step="Make it, or give another path.")
     _try(folder, what)
 
 
@@ -119,6 +119,6 @@ def _explained(what: str, place: str, done: str = "written") -> Iterator[None]:
 
 
 def _failure(what: str, place: str, why: str, done: str = "written", next_step: str = "") -> StoreError:
-    usual = "Give another place for it." if done == "written" else "Correct the permissions, or give another place."
+    usual = "Give another path." if done == "written" else "Correct the permissions, or give another path."
     text = f"The {what} could not be {done}: {redact(why)}"
     return StoreError(text, where=redact(place), next_step=next_step or usual)

@@ -26,7 +26,7 @@ def write(tables: Tables, place: str | Path, form: str, *, title: str = "") -> i
     if not rows:
         raise UsageError(
             "no busy thread was sampled in this trial",
-            cause="its tasks ran on a simulated cluster, or were shorter than the profiler's interval",
+            cause="the trial's tasks ran on a simulated cluster, or were shorter than the profiler's interval",
             next_step="record a run with real workers: `scalescope run`, or a sweep with `-c local`",
         )
     with replacing(place, "profile") as temporary:

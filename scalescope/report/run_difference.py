@@ -52,7 +52,7 @@ PARTS: Mapping[PartKind, tuple[str, str]] = {
     PartKind.PLACEMENT: ("placing runnable tasks", "make fewer, longer tasks"),
     PartKind.SCHEDULER: ("the scheduler", "send smaller graphs"),
     PartKind.CLIENT: ("the client", "see what the client does at this line"),
-    PartKind.IMPORTS: ("imports of the client", "import less, or before the measured part"),
+    PartKind.IMPORTS: ("imports of the client", "import fewer modules, or import them before the measured part"),
     PartKind.START_UP: ("start of workers", "wait for the workers before the work begins"),
     PartKind.OTHER_CLUSTER: ("another cluster", "see what the other cluster did"),
 }
@@ -316,7 +316,7 @@ class _Side:
         if not found:
             asked = f" at {point!r}" if point else ""
             raise UsageError(
-                f"Run {run.id} has no trial with records{asked}", next_step="`scalescope show` has its points."
+                f"Run {run.id} has no trial with records{asked}", next_step="`scalescope show` lists its points."
             )
         return cls(run, found)
 

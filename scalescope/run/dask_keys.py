@@ -33,7 +33,7 @@ def check(points: Iterable[Point]) -> None:
                 name,
                 value,
                 f"a key of Dask's configuration{meant}",
-                next_step="a key of a plugin is known when a file in ~/.config/dask sets it",
+                next_step="to use the key of a plugin, set it in a file in ~/.config/dask",
             )
 
 

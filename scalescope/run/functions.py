@@ -70,7 +70,7 @@ def _by_value(function: Callable[..., Any]) -> str:
         raise UsageError(
             f"The function {name} cannot be sent to another process",
             cause=f"it refers to something that cannot be pickled: {type(error).__name__}: {error}",
-            next_step="open clients, files and locks within the function, or give path.py:function",
+            next_step="open clients, files and locks inside the function, or name the function as path.py:function",
         ) from error
     if len(data) > MOST_BYTES:
         raise UsageError(
@@ -98,7 +98,7 @@ def _private_folder() -> Path:
             "Could not create the folder that keeps functions for other processes",
             where=str(folder),
             cause=str(error),
-            next_step="let this user create that folder and write in it",
+            next_step="give this user the right to create that folder and to write in it",
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise StoreError(

@@ -51,7 +51,7 @@ def needed() -> Orchestrator:
         return found
     raise UsageError(
         "saved clusters and stores, and runs in Prefect, need Scalescope's Prefect flows",
-        cause=f"nothing is registered in the entry point group {GROUP}",
+        cause=f"no entry point of the group {GROUP} is installed",
         next_step=f"install Scalescope again: {install_command('prefect')} --force-reinstall",
     )
 

@@ -43,7 +43,7 @@ class OutputPath:
             raise InvalidField(
                 parameter,
                 name,
-                "a name within the folder of the run, in which no part begins with a dot",
+                "a relative path in the folder of the run, without parts that begin with a dot",
                 next_step="A deployment writes relative names into the folder of the run's records. For other places, "
                 "give an absolute path, or an address such as s3://bucket/report.html.",
             )

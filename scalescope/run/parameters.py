@@ -13,8 +13,8 @@ MAX_REFINED = 1000
 
 BUDGET = Parameter(
     "What the run may cost: core_hours, hours (of measuring), or money, which needs a price table (the environment "
-    "variable SCALESCOPE_PRICES names its file). No trial begins that would exceed it. The finished trials are judged, "
-    "and the same sweep with a larger budget continues.",
+    "variable SCALESCOPE_PRICES names its file). No trial begins that would exceed the budget. The verdict then covers "
+    "the finished trials, and the same sweep with a larger budget continues.",
     examples=({"core_hours": 20},),
     schema={"additionalProperties": {"type": "number", "minimum": 0}},
     syntax="values",
@@ -28,13 +28,13 @@ class Execution:
     parallel_clusters: Annotated[
         int,
         Parameter(
-            "Simulated clusters that share the trials and run at the same time, each on its own cores.", minimum=1
+            "How many simulated clusters run at the same time, each on its own cores; they share the trials.", minimum=1
         ),
     ] = 1
     refine: Annotated[
         int,
         Parameter(
-            "Most points to add between the given ones, until it is known where throughput stops growing.",
+            "Most points to add between the given ones, to find where throughput stops growing.",
             minimum=0,
             maximum=MAX_REFINED,
         ),
@@ -49,9 +49,8 @@ class Execution:
     explain: Annotated[
         bool,
         Parameter(
-            "Also run control experiments at the worst point; each rules out a cause: half the workers, one "
-            "worker, twice the partitions, the simulated cluster (no memory limits or interpreter lock), "
-            "zero-length tasks.",
+            "Also run control experiments at the worst point; each can rule out a cause: half the workers, one worker, "
+            "twice the partitions, the simulated cluster (no memory limits or interpreter lock), zero-length tasks.",
             title="Explain by experiments",
         ),
     ] = False

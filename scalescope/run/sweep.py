@@ -156,7 +156,7 @@ def run_share(share: Share, runner: Runner) -> int:
     cores = orchestrator_load.cores()[share.index :: share.count]
     if not cores:
         raise ClusterError(
-            f"there is no core for cluster {share.index + 1} of {share.count}",
+            f"this host has too few cores: none is left for cluster {share.index + 1} of {share.count}",
             next_step="ask for fewer parallel clusters",
         )
     with request.open_store() as store:
@@ -290,7 +290,7 @@ def of_site(cluster: ClusterSpec) -> str:
     own, left_out = cluster.of_site(), cluster.site_config().left_out
     values = ", ".join(f"{name} {getattr(cluster, name)}" for name in own)
     parts = [f"from {', '.join(dict.fromkeys(own.values()))}: {values}"] if own else []
-    parts += [f"left out: {', '.join(left_out)} (`scalescope job-script` says why)"] if left_out else []
+    parts += [f"ignored: {', '.join(left_out)} (`scalescope job-script` says why)"] if left_out else []
     return f"Dask's configuration: {'; '.join(parts)}" if parts else ""
 
 
@@ -304,7 +304,7 @@ def _measure_all(
 ) -> None:
     done = len(plan) - len(waiting)
     if (before := run.facts.get(INSTEAD_OF)) and not done:
-        anew = "; --fresh begins the study anew, so that all its runs have the same code" if request.study else ""
+        anew = "; --fresh starts the study again, so that all its runs use the same code" if request.study else ""
         changed = f"{request.sweep.workload}, or a file that it imports, has changed"
         text = f"Run {before} is not continued: {changed}{anew}"
         runner.tell(Progress(0, len(plan), text, notable=True))

@@ -237,15 +237,15 @@ def run_trials(
                 losses = 0 if drivers.driver(point) or trial.facts.get(UNAVAILABLE) else losses + 1
                 if losses >= MAX_LOSSES:
                     raise DriverError(
-                        f"{losses} drivers died one after the other",
+                        f"{losses} drivers (processes that run trials) died one after the other",
                         where=f"{drivers.request.sweep.cluster_of(point).kind} cluster, run {drivers.run_id}",
                         cause=trial.reason,
-                        next_step="the same command continues with the next trial",
+                        next_step="run the same command again: it goes on with the next trial",
                     )
                 drivers.leave(point)
     except BaseException:
         with shielded():
-            drivers.close()  # not as a step, whose messages to an orchestrator's server can take too long
+            drivers.close()  # not as a step: closing must not wait for Prefect's server
         raise
     if hold:
         return
@@ -261,7 +261,7 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
         raise BudgetSpent(
             f"the budget ends the sweep: {reason}",
             where=f"run {drivers.run_id}, {plural(len(drivers.spending.keys), 'trial')} finished",
-            next_step="`scalescope show` shows them; the same command with a larger budget continues",
+            next_step="`scalescope show` shows the finished trials; the same command with a larger budget continues",
         )
 
 

@@ -101,7 +101,7 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def silent(command: Sequence[str], cause: str) -> CommandSilent:
-    step = "`scontrol ping` shows whether its controller is up; jobs that run go on without it"
+    step = "`scontrol ping` shows whether the Slurm controller is up; running jobs go on without it"
     if "munge" in cause.lower():
         step = "munged does not run on this host: an administrator starts it (`systemctl status munge`)"
     return CommandSilent(

@@ -32,7 +32,7 @@ POOL_FIELDS = CLUSTER_FIELDS | {
     "time_limit": "`time_limit`",
     "memory": "`memory`",
     "cores": "`cpus`",
-    "fewer_jobs": "let fewer flow runs go on at once, with the concurrency limit of the work pool",
+    "fewer_jobs": "let fewer flow runs execute at once (concurrency limit of the work pool)",
     "gres": "`gres`",
     "account": "`account` or `qos`",
     "constraint": "`constraint`",
@@ -69,47 +69,47 @@ _NODES = (
 )
 _ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
 _ENVIRONMENT = (
-    "install the environment on a file system that the nodes share, activate it in {prologue}, or name its interpreter "
-    "in {python}"
+    "install the environment on a file system that the nodes share, activate it in {prologue}, or name the interpreter "
+    "of that environment in {python}"
 )
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
-_LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
+_LOST_NODE = "`sinfo -R` shows since when and why; exclude the node with {exclude}"
 
 _TABLE = {
     # ------------------------------------------------------------------ waiting
-    "not-looked-at": ("Slurm has not looked at it yet", _AGAIN),
+    "not-looked-at": ("Slurm has not yet considered the job", _AGAIN),
     "nodes-busy": (
-        "not enough of its nodes are free; it is next in its queue",
+        "not enough nodes are free; the job is next in the queue",
         "try again when the queue is shorter, or ask for less with {cores}, or {memory}",
     ),
-    "jobs-ahead": ("jobs with a higher priority are ahead of it", _AGAIN),
+    "jobs-ahead": ("jobs with a higher priority are ahead", _AGAIN),
     "nodes-away": (
-        "the nodes that fit are down, drained, reserved or not available now",
-        "`sinfo -R` shows which and why; try again when they are back, or set another {partition}",
+        "the nodes that fit the job are down, drained, reserved or not available now",
+        "`sinfo -R` shows which nodes and why; try again when they are back, or set another {partition}",
     ),
-    "nodes-prepare": ("its nodes are being prepared", _AGAIN),
+    "nodes-prepare": ("the nodes of the job are being prepared", _AGAIN),
     "nodes-power-up": (
-        "its nodes are being powered up, booted or set up",
+        "the nodes of the job are being powered up, booted or set up",
         "`scontrol show node` and `sinfo -R` show whether they come; ask the administrators, or set another "
         "{partition}",
     ),
     "maintenance": (
-        "its nodes are reserved for maintenance, which begins before the job's time limit would be over",
-        "`scontrol show reservation` shows when; lower {time_limit} so that jobs end before it, or try again after it",
+        "the nodes are reserved for a maintenance that begins before the job's time limit ends",
+        "`scontrol show reservation` shows when; lower {time_limit} so that jobs end before then, or try again later",
     ),
     "burst-buffer": (
-        "its burst buffer is not ready, or is not available",
+        "the burst buffer of the job is not ready, or not available",
         "`scontrol show burstbuffer` shows its state; look for a burst buffer in {directives}",
     ),
     "power-cap": ("the site's limit on electric power is reached", _AGAIN),
     "reservation-to-come": (
-        "its reservation has not begun",
+        "the reservation of the job has not begun",
         "`scontrol show reservation` shows when it begins; look for --reservation in {directives}",
     ),
-    "begin-time": ("it is not to start before a certain time, or it was requeued", "look for --begin in {directives}"),
-    "dependency-waits": ("it depends on a job that has not ended", "look for --dependency in {directives}"),
+    "begin-time": ("the job may not start before a given time, or was requeued", "look for --begin in {directives}"),
+    "dependency-waits": ("the job depends on another that has not ended", "look for --dependency in {directives}"),
     "licences-busy": ("all licences are in use", "`scontrol show licenses` shows how many there are; {fewer_jobs}"),
-    "federation": ("another cluster of the federation considers or runs it", "look at `squeue --federation`"),
+    "federation": ("another cluster of the federation considers or runs the job", "look at `squeue --federation`"),
     "running-jobs-limit": (
         "a limit on the number of jobs that run at once is reached",
         "{fewer_jobs}, or set another {account}; " + _LIMITS,
@@ -119,25 +119,25 @@ _TABLE = {
         "{fewer_jobs}, or set another {account}; " + _LIMITS,
     ),
     "use-limit": (
-        "a limit on what jobs use at once is reached (a job that exceeds the limit by itself will never start)",
+        "a limit on what jobs may use at once is reached (a job that exceeds the limit by itself will never start)",
         "ask for less at once, or set another {account}; " + _LIMITS,
     ),
     "usage-spent": (
         "the account, or the QOS, has used up its computing time",
-        "`sshare` and `sacctmgr show associations` show it; set another {account}, or ask for more",
+        "`sshare` and `sacctmgr show associations` show the use; set another {account}, or ask for more",
     ),
     "remaining-time-limit": (
-        "the time that running jobs may still take, added up, is at its limit",
+        "what is left of the time limits of running jobs adds up to all that you may use",
         "lower {time_limit}; " + _LIMITS,
     ),
     "queue-full": (
-        "Slurm holds as many jobs as it may (MaxJobCount); those that have ended count for some minutes more",
+        "Slurm holds as many jobs as it may (MaxJobCount); ended jobs still count for some minutes",
         "{fewer_jobs}, or wait until the queue is shorter; `scontrol show config` shows MaxJobCount",
     ),
     "state-folder-full": (
-        "Slurm's controller cannot write to its StateSaveLocation: it is full, or its disk fails",
-        "tell the administrators; `scontrol show config` names StateSaveLocation, and `df` on the host of the "
-        "controller shows its room",
+        "Slurm's controller cannot write to its folder StateSaveLocation: the disk is full or fails",
+        "tell the administrators; `scontrol show config` names StateSaveLocation, and `df` on the controller's host "
+        "shows the free space",
     ),
     # ------------------------------------------------------------------ refused, or never to start
     "unnamed-limit": (
@@ -145,11 +145,11 @@ _TABLE = {
         _LIMITS,
     ),
     "reservation-gone": (
-        "its reservation does not exist any more, or is not for you",
-        "`scontrol show reservation` lists them; look for --reservation in {directives}",
+        "the reservation of the job does not exist any more, or you may not use it",
+        "`scontrol show reservation` lists reservations; look for --reservation in {directives}",
     ),
     "job-minutes-limit": (
-        "one job asks for more cores, or other resources, times minutes than a job may have",
+        "cores (or other resources) times minutes of one job are above the limit for a job",
         "lower {time_limit}, or ask for less per job; " + _LIMITS,
     ),
     "unknown-partition": (
@@ -171,11 +171,11 @@ _TABLE = {
         "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job, or set another {partition}",
     ),
     "time-limit-too-long": (
-        "the job's time limit is above that of the partition or account",
+        "the job's time limit is longer than the partition or account allows",
         "`sinfo -o '%P %l'` shows the limits; lower {time_limit}, or set another {partition}",
     ),
     "account-time-limit": (
-        "the job's time limit is above that of the account or QOS",
+        "the job's time limit is longer than the account or QOS allows",
         "lower {time_limit}, or set another {account}; " + _LIMITS,
     ),
     "account-refused": ("the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
@@ -184,12 +184,12 @@ _TABLE = {
         "`sinfo -o '%P %G'` lists what each partition has; set {gres}",
     ),
     "too-much-memory": (
-        "no node has so much memory, or it is more than a job may have",
+        "no node has as much memory as the job asks for, or a job may not have so much",
         "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
     "unknown-licence": (
         "there is no such licence",
-        "`scontrol show licenses` lists them; look for --licenses in {directives}",
+        "`scontrol show licenses` lists the licences; look for --licenses in {directives}",
     ),
     "unknown-feature": ("no node has this feature", "`sinfo -o '%P %f'` lists the features; set {constraint}"),
     "no-such-node": (
@@ -202,11 +202,11 @@ _TABLE = {
     ),
     "unknown-option": ("sbatch does not know an option of the job", "look at {directives} and at {script}"),
     "dependency-failed": (
-        "the job depends on one that failed or was cancelled",
-        "look for --dependency in {directives}, and take it out",
+        "the job depends on a job that failed or was cancelled",
+        "remove --dependency from {directives}",
     ),
     "job-held": (
-        "the job is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
+        "the job is held: by you (JobHeldUser), by an administrator, or after a failed launch (other reasons)",
         "look for --hold in {directives}; else ask the administrators why, and run again",
     ),
     # ------------------------------------------------------------------ ended
@@ -215,17 +215,17 @@ _TABLE = {
         "has ended",
         "set {interface} to a network that this host and the nodes share (`ip -brief address` lists them)",
     ),
-    "out-of-memory": ("it used more memory than it had asked for", "raise {memory}, or give each worker less to hold"),
-    "dask-missing": ("the interpreter on the nodes lacks Dask: it is another one than here", _ENVIRONMENT),
+    "out-of-memory": ("the job used more memory than asked for", "raise {memory}, or let workers hold less data"),
+    "dask-missing": ("the Python on the nodes lacks Dask: it is not the Python used here", _ENVIRONMENT),
     "import-failed": (
         "something that the process imports is not installed on the nodes",
         "activate the right environment in {prologue}, or load the module that brings the library",
     ),
     "interface-missing": (
         "the nodes have no network interface of that name",
-        "`srun ip -brief address` lists those of a node; set {interface}",
+        "`srun ip -brief address` lists the interfaces of a node; set {interface}",
     ),
-    "unknown-argument": ("the worker does not know an argument: its version of Dask may be another one", _VERSIONS),
+    "unknown-argument": ("the worker does not know an argument: the nodes may have another version of Dask", _VERSIONS),
     "certificates-refused": (
         "worker and scheduler do not trust each other's certificates",
         "the nodes must share the folder of the certificates ({logs}), and their clocks must be right",
@@ -240,48 +240,47 @@ _TABLE = {
     ),
     "too-few-gpus": (
         "Slurm gave the job fewer GPUs than it has workers",
-        "set {gres} to the workers of a job, and look for --gres in {directives}",
+        "set {gres} to the number of workers per job, and look for --gres in {directives}",
     ),
     "not-executable": (
         "the program is on the node, but cannot be executed there",
-        "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount it without execution; name "
-        "another one in {python}",
+        "`srun ls -l PROGRAM` shows why; the node may have another processor, or mount the disk noexec; name another "
+        "program in {python}",
     ),
     "program-missing": ("a program of the job does not exist on the node", _ENVIRONMENT),
     "output-not-writable": (
         "the node could not open the job's output files, or could not start its script",
         "{logs} must exist on the nodes and be writable there; `srun ls -ld FOLDER` shows what a node sees",
     ),
-    "time-limit-reached": ("its time limit was reached", "raise {time_limit}"),
+    "time-limit-reached": ("the time limit of the job was reached", "raise {time_limit}"),
     "cancelled": (
-        "somebody, or an administrator, cancelled it",
-        "`sacct -j {job} -o State%30,User` shows who, where accounting runs",
+        "a user or an administrator cancelled the job",
+        "`sacct -j {job} -o State%30,User` shows who (if accounting runs)",
     ),
     "preempted": (
-        "a job with a higher priority took its place",
-        "use a QOS or a {partition} without preemption, or expect this now and then",
+        "the job was preempted by one with a higher priority",
+        "use a QOS or a {partition} without preemption, or run again: this can happen at any time",
     ),
     "requeued": (
-        "Slurm put it back into the queue after it had started: somebody requeued it, or its node or prolog failed",
-        "`scontrol show job {job}` shows Restarts and Requeue; a site that sets Requeue in a plugin must not",
+        "Slurm put the job back into the queue after it started: somebody requeued it, or its node or prolog failed",
+        "`scontrol show job {job}` shows Restarts and Requeue; no plugin of the site may set Requeue",
     ),
-    "node-lost": ("its node died or did not boot", _LOST_NODE),
+    "node-lost": ("the node of the job died or did not boot", _LOST_NODE),
     "prolog-failed": (
-        "the site's prolog failed on its node, which Slurm drained",
-        "tell the administrators; every further job would drain another node; {exclude} keeps away from these",
+        "the site's prolog failed on the node of the job, and Slurm drained that node",
+        "tell the administrators; every further job would drain another node; exclude these nodes with {exclude}",
     ),
-    "reconfiguration-failed": ("its node could not be set up with the features of the job", _LOST_NODE),
+    "reconfiguration-failed": ("the node could not be set up with the features of the job", _LOST_NODE),
     "launch-failed": ("Slurm could not launch it on its node", "`scontrol show job {job}` and `sinfo -R` show more"),
     "system-failure": ("Slurm itself failed", "tell the administrators; the logs of slurmctld and slurmd say more"),
     "inactive": ("Slurm ended it as inactive (InactiveLimit)", "ask the administrators for a higher InactiveLimit"),
-    "deadline": ("it could not have ended before its deadline", "look for --deadline in {directives}"),
+    "deadline": ("the job could not have ended before its deadline", "look for --deadline in {directives}"),
     "ending": (
-        "its processes are being ended: somebody cancelled it, a job with a higher priority preempted it, or its node "
-        "failed",
+        "the job is being ended: somebody cancelled it, a job with a higher priority preempted it, or its node failed",
         "`scontrol show job {job}` shows more in a minute",
     ),
     "workers-left": (
-        "its workers ended in order: their lifetime was over, or the scheduler sent them away or stopped answering",
+        "the workers ended normally: their lifetime was over, or the scheduler sent them away or stopped answering",
         "read the job's error file above; raise `cluster.lifetime_s` if it is set",
     ),
     "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
@@ -367,7 +366,7 @@ def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> Sl
 
 
 def refused(said: str) -> SlurmFailure:
-    unknown = SlurmFailure("refused", "this refusal is not known to Scalescope", "run `sbatch` with {script}")
+    unknown = SlurmFailure("refused", "Scalescope does not know this refusal", "run `sbatch` by hand with {script}")
     return _BY_CATEGORY.get(reasons.of_refusal(said), unknown)
 
 
@@ -375,7 +374,7 @@ def waiting(reason: str) -> SlurmFailure:
     """Why a job waits; an unknown reason has a category of its own."""
     if re.search("maintenance", reason, re.IGNORECASE):
         return _BY_CATEGORY["maintenance"]
-    unknown = SlurmFailure("unknown-reason", "this reason is not known to Scalescope", _AGAIN)
+    unknown = SlurmFailure("unknown-reason", "Scalescope does not know this reason", _AGAIN)
     return _BY_CATEGORY.get(reasons.of_reason(reason), unknown)
 
 
@@ -415,7 +414,7 @@ def ended(
     """Why a job ended: by the state of its nodes, the end of its log, its exit code and its state, in this order."""
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in _OWN_DOING:
-        return replace(_BY_CATEGORY["node-lost"], cause=f"its node was lost: {nodes_in_words(lost)}")
+        return replace(_BY_CATEGORY["node-lost"], cause=f"a node of the job was lost: {nodes_in_words(lost)}")
     failing = {name: (state, why) for name, (state, why) in (nodes or {}).items() if _PROLOG.search(why)}
     if failing and job.outcome not in _OWN_DOING:
         cause = f"the site's prolog failed: {nodes_in_words(failing)}"
@@ -431,7 +430,7 @@ def ended(
     if category := _STATES.get(job.outcome):
         return _BY_CATEGORY[category]
     if job.outcome != "FAILED":
-        return SlurmFailure("unknown-state", "this state is not known to Scalescope", _TABLE["failed"][1])
+        return SlurmFailure("unknown-state", "Scalescope does not know this state", _TABLE["failed"][1])
     status, _, signal = (job.exit_code or "1:0").partition(":")
-    what = f"its command ended with exit status {status}" if status != "0" else f"signal {signal} ended its command"
+    what = f"the command had exit status {status}" if status != "0" else f"the command got signal {signal}"
     return replace(_BY_CATEGORY["failed"], cause=what)

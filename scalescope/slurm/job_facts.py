@@ -54,9 +54,9 @@ def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[
         return None, [f"accounting: {plain(done.stderr) or 'sacct failed'}"]
     jobs = parse_sacct(done.stdout)
     if not jobs:
-        return None, ["accounting: sacct does not know these jobs yet"]
+        return None, ["accounting: sacct does not list these jobs yet"]
     unmeasured = [job["id"] for job in jobs if job["max_rss_bytes"] is None]
-    return jobs, [f"MaxRSS of jobs {', '.join(unmeasured)}: not recorded before they end"] if unmeasured else []
+    return jobs, [f"MaxRSS of jobs {', '.join(unmeasured)}: Slurm records it only when they end"] if unmeasured else []
 
 
 def parse_sacct(text: str) -> list[dict[str, Any]]:
@@ -119,7 +119,7 @@ def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
         number, used = step.partition(".")[0], size(text)
         if used is not None:
             found[number] = max(used, found.get(number, 0))
-    return found, "" if found else plain(done.stderr) or "the site gathers none (JobAcctGatherType)"
+    return found, "" if found else plain(done.stderr) or "the site records none (JobAcctGatherType)"
 
 
 def tres(text: str) -> dict[str, str]:

@@ -120,7 +120,7 @@ class JobEnd:
 
 def end(job: SlurmJob) -> JobEnd:
     if job.state == "COMPLETED":
-        return JobEnd(0, "", f"Slurm job {job.id} ended in order")
+        return JobEnd(0, "", f"Slurm job {job.id} ended normally")
     code, _, signal = (job.exit_code or "1:0").partition(":")
     failure = failures.ended(job)
     what = f"Slurm job {job.id}{f' on {job.nodes}' if job.nodes else ''} ended: {job.state}"

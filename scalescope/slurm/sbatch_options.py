@@ -28,17 +28,17 @@ def objection(line: str, *more: str) -> str:
     try:
         option, *values = shlex.split(line) or [""]
     except ValueError as error:
-        return f"it cannot be read: {error}"
+        return f"the option cannot be read: {error}"
     if not option.startswith("-") or option in ("-", "--") or "\n" in line:
-        return "it is no option of sbatch: each begins with a dash, one per line"
+        return "not an sbatch option: write one per line, each beginning with a dash"
     name = option[2:].partition("=")[0] if option.startswith("--") else _SHORT.get(option[1], "")
     # sbatch takes the beginning of an option's name for the whole name.
     if name and any(taken.startswith(name) for taken in TAKEN.union(more)):
-        return "Scalescope sets it itself, or could not follow the job"
+        return "Scalescope sets this option itself, or could not track the job with it"
     if option.startswith("--") and values:
         return "write one option per line, and its value after an equals sign"
     if not option.startswith("--") and option[1] in _FLAGS and (option[2:] or values):
-        return "write one option per line, and none right after another"
+        return "write one option per line, without another right after it"
     if len(values) > (len(option) == 2) or any(value.startswith("-") for value in values):
         return "write one option per line, and a value with blanks in quotes"
     return ""

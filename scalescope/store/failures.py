@@ -20,20 +20,20 @@ FAULTY = (
 )
 READ_ONLY = ("This user may not write there.", "Correct the permissions, or choose another store (SCALESCOPE_STORE).")
 CLOSED = (
-    "Its folder is missing, it is a folder itself, or this user may not write there.",
+    "The file's folder is missing, the path is a folder, or this user may not write there.",
     "Correct the path or the permissions, or choose another store (SCALESCOPE_STORE).",
 )
 OBSTRUCTED = ("There is a file where a folder should be, or the reverse.", "Correct the path.")
 DAMAGED = (
     "The file is not a SQLite database, or is damaged.",
-    "Restore it from a backup or move it away; `sqlite3 FILE .recover` saves what can be read.",
+    "Restore the file from a backup or move it away; `sqlite3 FILE .recover` saves what can be read.",
 )
 BUSY = (
     "Another process has held the database's lock for a minute.",
     "End that process (`fuser FILE` names it), or use PostgreSQL where many processes write.",
 )
 DENIED = ("The server refused this user or password.", "Correct user and password, or ask for access.")
-MISSING = ("The server has no such database.", "Create it (`createdb NAME`), or correct the name.")
+MISSING = ("The server has no such database.", "Create the database (`createdb NAME`), or correct the name.")
 UNREACHABLE = (
     "The server cannot be reached.",
     "Check that the server runs, and its host and port; then start the same command again.",

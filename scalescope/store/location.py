@@ -53,7 +53,7 @@ def locate(address: str) -> Location:
         return _sqlite(data_folder() / "scalescope.db")
     if "://" not in address:
         if address == ":memory:":
-            raise InvalidField("store", address, _ALLOWED, next_step="A store in memory would not outlive a crash.")
+            raise InvalidField("store", address, _ALLOWED, next_step="Give a path: memory does not outlive a crash.")
         return _sqlite(Path(address))
     try:
         url = make_url(address)
@@ -89,7 +89,7 @@ def holds_password(address: str) -> bool:
 
 def refuse_password(what: str, address: str) -> None:
     if holds_password(address):
-        next_step = "Give it in fsspec's configuration (~/.config/fsspec)."
+        next_step = "Put the password into fsspec's configuration (~/.config/fsspec)."
         raise InvalidField(what, redact(address), "an address without a password", next_step=next_step)
 
 

@@ -62,7 +62,7 @@ def _migrate(connection: Connection, found: str | None, where: str) -> None:
         raise StoreError(
             f"The store has schema revision {found}; this Scalescope knows revisions up to {REVISION}",
             where=where,
-            cause="A newer Scalescope has upgraded it.",
+            cause="A newer Scalescope has upgraded the store.",
             next_step="Upgrade Scalescope here, or choose another store (SCALESCOPE_STORE).",
         )
     if found is None:

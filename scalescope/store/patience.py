@@ -48,8 +48,8 @@ def outlasting(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
             overdue=lambda: StoreError(
                 "The store does not answer",
                 where=store.where,
-                cause="Its server hangs, or the network to it is down.",
-                next_step="Check its server, and start the same command again.",
+                cause="The store's server hangs, or the network to the server is down.",
+                next_step="Check the server, and start the same command again.",
                 category=AWAY,
             ),
         )

@@ -79,7 +79,7 @@ def read(address: str, table: str) -> dict[str, NDArray[Any] | list[str]]:
             f"Could not read the records of {table!r}: {error}",
             where=redact(address),
             cause="The file is damaged.",
-            next_step="Restore it from a backup; the metrics of the trial are in the database.",
+            next_step="Restore the file from a backup; the trial's metrics are still in the database.",
         ) from error
     columns = {
         name: content[name].to_pylist() if kind == "str" else content[name].to_numpy()
@@ -145,7 +145,7 @@ def _explained(doing: str, address: str) -> Iterator[None]:
         raise StoreError(
             f"Could not {doing}: nothing is there",
             where=where,
-            cause="They were moved or deleted, or are on the disk of another machine.",
+            cause="The records were moved or deleted, or are on another machine's disk.",
             next_step="Open the store with the address of its records, or on the machine where the trial ran.",
         ) from error
     except ImportError as error:

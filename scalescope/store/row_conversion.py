@@ -103,7 +103,7 @@ def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
     except (InvalidField, ValueError, TypeError, KeyError) as error:
         raise StoreError(
             f"Could not read {what}: {error}",
-            cause="Its row in the database is damaged, or a newer Scalescope wrote it.",
+            cause="The row in the database is damaged, or a newer Scalescope wrote it.",
             next_step="Restore the database from a backup, or go on without this row.",
         ) from error
 

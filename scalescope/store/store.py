@@ -190,7 +190,7 @@ class Store:
                 return None
             found = (run.owner, run.heartbeat_at)
             if first is None:
-                text = "run %s may still run on %s; it is resumed if it sends no heartbeat for %g s"
+                text = "run %s may still run on %s; this process resumes it after %g s without a heartbeat"
                 logger.warning(text, run.id, run.host.split()[0], HEARTBEAT_LIMIT_S)
                 first = found
             if found != first:
@@ -336,7 +336,7 @@ class Store:
         if ids:
             next_step = f"There are: {ids}; or `latest`."
             raise UsageError(f"There is no run {reference!r}", where=self.where, next_step=next_step)
-        next_step = "`scalescope sweep` makes one; or name another store."
+        next_step = "`scalescope sweep` makes a run; or set SCALESCOPE_STORE to another store."
         raise UsageError("The store holds no runs", where=self.where, next_step=next_step)
 
     def tables(self, trial: Trial, *names: str, if_present: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
@@ -375,7 +375,7 @@ class Store:
     def _owned_run(self, session: Session, run_id: str, *, renew: bool = False) -> RunRow:
         row = session.get(RunRow, run_id, with_for_update=renew)
         if row is None:
-            raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="It was deleted while it ran.")
+            raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="Somebody deleted the run.")
         if self._owned.get(run_id, row.owner) != row.owner:
             raise StoreError(
                 f"Process {row.pid} on {row.host.split()[0]} has taken over run {run_id}",
@@ -433,7 +433,7 @@ class Store:
                 f"Could not {doing}: the store is gone",
                 where=self.where,
                 cause="The file or its folder was moved or removed while it was in use.",
-                next_step="Put it back and start the same command again.",
+                next_step="Put the store back and start the same command again.",
             )
         with explained(doing, self.where), Session(self._writer) as session, session.begin():
             yield session
@@ -499,10 +499,10 @@ def _newest_runs(*, trials: bool = True) -> Select[Any]:
 
 def _engine(location: Location) -> Engine:
     as_json: dict[str, Any] = {"json_serializer": dumps, "json_deserializer": loads}
-    if location.path:
-        make_folder(location.path.parent, may_share=True)
+    if (path := location.path) is not None:
+        make_folder(path.parent, may_share=True)
         engine = create_engine(location.url, connect_args={"timeout": LOCK_TIMEOUT_S}, **as_json)
-        event.listen(engine, "do_connect", lambda *_: _create_file(location.path))
+        event.listen(engine, "do_connect", lambda *_: _create_file(path))
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine

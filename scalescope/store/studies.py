@@ -85,7 +85,7 @@ class Studies:
                 found = session.scalars(_NEWEST.where(begins).limit(6)).all()
             if row := row_conversion.one_of(found, reference, "studies", self._where):
                 return self._study(session, row)
-        next_step = "`scalescope show list` lists them."
+        next_step = "`scalescope show list` lists the studies."
         raise UsageError(f"There is no study {reference!r}", where=self._where, next_step=next_step)
 
     def following(self, reference: str) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ OWN = {
         fine=("info", "Chosen"),
         alarm=("medium", "Nothing fits"),
         exit_ok="a cluster fits",
-        exit_finding="no cluster fits, or tasks outlive their jobs",
+        exit_finding="no cluster fits, or tasks take longer than a job may run",
     ),
     "nightly": StudyType(
         command="nightly",

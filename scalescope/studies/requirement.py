@@ -50,9 +50,9 @@ def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -
     for each in requirements:
         meant = [point for point in points if each.means(point)]
         if not meant:
-            raise InvalidField(OPTION, each.text, f"a point of the sweep after `at`; there are: {_listed(points)}")
+            raise InvalidField(OPTION, each.text, f"a point of the sweep after `at`; the points are: {_listed(points)}")
         if ITEMS in each.condition.names and any(point.items is None for point in meant):
-            raise InvalidField(OPTION, each.text, "numbers that the workload has; it has no items")
+            raise InvalidField(OPTION, each.text, "numbers that the workload has; this workload has no items")
 
 
 def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple[RequirementAnswer, ...]:

@@ -114,7 +114,7 @@ def metric_symptom(text: str) -> MetricSymptom:
     _check(tree.comparators[0], text, _FORM)
     symptom = MetricSymptom(" ".join(text.split()), tree)
     if not symptom.names:
-        raise InvalidField("metric", text, f"{_FORM}; this one names nothing that was measured")
+        raise InvalidField("metric", text, f"{_FORM}; this comparison names nothing that was measured")
     return symptom
 
 
@@ -123,7 +123,7 @@ def quantity(text: str) -> Quantity:
     tree = _parse(text, _NUMBER)
     _check(tree, text, _NUMBER)
     if not _names(tree):
-        raise InvalidField("metric", text, f"{_NUMBER}; this one names nothing that was measured")
+        raise InvalidField("metric", text, f"{_NUMBER}; this expression names nothing that was measured")
     return Quantity(" ".join(text.split()), tree)
 
 
@@ -145,7 +145,7 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
         raise InvalidField(
             "finding",
             code or None,
-            "a run with a finding; this one is healthy",
+            "a run with a finding; this run is healthy",
             next_step="specify a condition, such as the metric 'efficiency < 0.9'",
         )
     return accusing[0]
@@ -169,7 +169,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
     raise InvalidField(
         "finding",
         finding.code,
-        "a finding that a single trial shows; this one comes from comparing several trials",
+        "a finding that a single trial shows; this finding comes from comparing several trials",
         next_step="name the symptom by its numbers, such as the metric 'efficiency < 0.6'",
     )
 
@@ -209,7 +209,7 @@ def _names(tree: ast.expr) -> frozenset[str]:
 
 def _check_present(text: str, tree: ast.expr, numbers: Mapping[str, float]) -> None:
     if missing := _names(tree) - set(numbers):
-        raise InvalidField("metric", text, f"numbers that the workload has; it has no {min(missing)!r}")
+        raise InvalidField("metric", text, f"numbers that the workload has; this workload has no {min(missing)!r}")
 
 
 def _check(node: ast.expr, text: str, form: str) -> None:

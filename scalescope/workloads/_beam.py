@@ -57,7 +57,7 @@ def _partition_flags(beam: Any, runner: Any, partitions: dict[str, int]) -> list
             raise UsageError(
                 f"Apache Beam {beam.__version__} has no option --dask_{name}",
                 where=f"params.{name}",
-                cause="its Dask runner always lets Dask choose the partitions",
+                cause="the Dask runner of this release always lets Dask choose the partitions",
                 next_step=f"leave out {name}, or use Beam 2.63 or newer",
             )
     return [f"--dask_{name}={value}" for name, value in partitions.items()]

@@ -38,7 +38,7 @@ def not_installed(what: str, package: str, extra: str, cause: str) -> UsageError
         f"{what} needs {package}, which is not installed in this environment, or not completely",
         where=sys.executable,
         cause=cause,
-        next_step=f"where Scalescope itself runs: {install}; in any other environment add {package}",
+        next_step=f"in Scalescope's own environment: {install}; to any other environment, add {package}",
     )
 
 
@@ -115,7 +115,7 @@ def check_stages(results: Sequence[int], *, items: int, stages: int) -> None:
 
 
 PartitionSize = Annotated[
-    int | None, Parameter("Items per partition, instead of npartitions; null uses the same rule.", minimum=1)
+    int | None, Parameter("Items per partition, instead of npartitions; null: npartitions decides.", minimum=1)
 ]
 
 

@@ -32,7 +32,7 @@ def gpu_train(
     *,
     items: Annotated[int, Parameter("Batches.", minimum=1)] = 40,
     rows: Annotated[int, Parameter("Examples in a batch.", minimum=2)] = 1024,
-    width: Annotated[int, Parameter("Numbers of an example, and of its answer.", minimum=2)] = 256,
+    width: Annotated[int, Parameter("How many numbers each example and each answer has.", minimum=2)] = 256,
     steps: Annotated[int, Parameter("Steps of gradient descent on each batch.", minimum=1)] = 10,
     decode: Annotated[int, Parameter("Compressed MiB that are decoded for each batch.", minimum=0)] = 0,
     hold_mib: Annotated[int, Parameter("MiB of additional GPU memory that each task holds.", minimum=0)] = 0,

@@ -62,7 +62,7 @@ def test_fields_of_a_block_reach_the_cluster_specification() -> None:
         ("slurm", {"gpus": 2, "workers_per_job": 8}, "every worker has a GPU of its own"),
         ("ssh", {"hosts": []}, "at least one machine"),
         ("kubernetes", {"groups": {"gpu": {"gpu": 1}}}, "did you mean 'gpus'"),
-        ("custom", {"cluster_class": "a:B", "arguments": {"api_key": "x"}}, "nothing that looks like a secret"),
+        ("custom", {"cluster_class": "a:B", "arguments": {"api_key": "x"}}, "no value that looks like a secret"),
     ],
 )
 def test_a_block_with_an_invalid_field_is_refused(kind: str, fields: dict[str, Any], says: str) -> None:

@@ -155,7 +155,7 @@ def described(
         tasks.append(StandingTask(key, worker, each["since"], where, call, problem, holds, waits_for))
         if waits_for in ("Semaphore", "Lock") and found["held"]:
             held = ", ".join(f"`{name}`" for name in found["held"][:5])
-            free = "If its holder is dead, it becomes free after `distributed.scheduler.locks.lease-timeout`."
+            free = "If the holder is dead, the lock becomes free after `distributed.scheduler.locks.lease-timeout`."
             hints.append(f"Held: {held}. {free}")
     tasks = _with_files(tasks, sent_from)
     if any(stacks is None for stacks in found["stacks"].values()):
@@ -165,7 +165,7 @@ def described(
     if any("does not have it" in task.problem for task in tasks):
         hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
     if any(task.problem.startswith(NO_WORKER) for task in tasks):
-        hints.append("No worker meets the restrictions of a task: look at its `workers=` and `resources=`.")
+        hints.append("No worker meets the restrictions of a task: look at the task's `workers=` and `resources=`.")
     computing = tuple(
         worker
         for worker, (_, cores, _) in found["workers"].items()

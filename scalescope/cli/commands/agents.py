@@ -19,7 +19,7 @@ def skill(
         str,
         option(
             metavar="DIR",
-            help="Write it to DIR/scalescope/SKILL.md, such as the folder where your agent looks for skills.",
+            help="Write the skill to DIR/scalescope/SKILL.md, such as the folder where your agent looks for skills.",
         ),
     ] = "",
 ) -> None:
@@ -33,7 +33,7 @@ def skill(
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError("the skill cannot be written there", where=str(target), cause=str(error)) from error
+        raise UsageError("the skill file cannot be written", where=str(target), cause=str(error)) from error
     print(target)
 
 

@@ -24,7 +24,7 @@ SomeSeries = Annotated[
         help="A workload, a kind of cluster, or a series as reports write it: 'bag-map (4 workers, 40 items, local)'.",
     ),
 ]
-Reason = Annotated[str, typer.Option(help="Reason in a few words, which is shown with the series.")]
+Reason = Annotated[str, typer.Option(help="Reason in a few words; shown with the series.")]
 OneHistory = Annotated[str, option(help="Only in this history.")]
 
 
@@ -59,7 +59,7 @@ def script(alert: OneAlert, store: StoreAddress = "") -> None:
     with open_store(store) as opened:
         found = alerts.find(opened, alert)
     if not found.script:
-        next_step = f"`scalescope alerts show {found.id}` has the command that shows the regression again"
+        next_step = f"`scalescope alerts show {found.id}` prints a command that measures the regression again"
         raise UsageError(f"Alert {found.id} has no script", cause=found.shown, next_step=next_step)
     print(found.script)
 

@@ -17,7 +17,7 @@ def check(
         str,
         argument(
             metavar="SCRIPT.py | FILE.py:NAME",
-            help="A script, or a collection or a function that returns one.",
+            help="A script, or a collection in a file, or a function that returns a collection.",
         ),
     ] = "",
     arguments: Annotated[list[str] | None, argument(metavar="[ARGUMENT]...", help="Arguments of the script.")] = None,

@@ -48,7 +48,7 @@ def diff(
     if output:
         html.check(output)
     if studies := [each for each in (a, b) if is_study(each)]:
-        next_step = f"`scalescope show {studies[0]}` lists its runs; for a comparison, it also says why one is slower"
+        next_step = f"`scalescope show {studies[0]}` lists its runs (for a comparison, also why one is slower)"
         raise UsageError(f"`diff` compares two runs, but {studies[0]} is a study", next_step=next_step)
     with read_store(store) as opened:
         found = run_difference.of_runs(opened.run(a), opened.run(b), point=point)

@@ -43,7 +43,7 @@ def fix(
         typer.Option(
             *("-w", "--workload"),
             metavar="FILE.py:FUNCTION",
-            help="Fix a function of yours that a sweep measures, on workers of this machine, in place of a script.",
+            help="Instead of a script, fix a function of yours (a workload of a sweep), on workers of this machine.",
             show_default=False,
         ),
     ] = "",
@@ -169,12 +169,12 @@ def _subject(
     if workload:
         if script != LATEST or environment:
             raise UsageError(
-                "a workload runs alone, in this Python", next_step="leave out the script and --environment"
+                "`fix -w` takes neither a script nor another Python", next_step="leave out the script and --environment"
             )
         return Subject.of_workload(workload, params("--axis", axis), python, cluster=cluster)
     if axis or cluster:
         raise UsageError(
-            "--axis and --cluster are of a workload", next_step="name it: scalescope fix -w FILE.py:FUNCTION"
+            "--axis and --cluster need a workload", next_step="name the workload: scalescope fix -w FILE.py:FUNCTION"
         )
     if script == LATEST:
         last = last_program()

@@ -61,7 +61,7 @@ def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
     options = [name for name in OF_SWEEP if name in asked.given]
     if not is_file and "workload" not in asked.given:
         if options or asked.cluster_options:
-            raise UsageError("There is no workload to sweep", next_step="give --workload, or only a RUN")
+            raise UsageError("There is no workload to sweep", next_step="give --workload, or RUN without options")
         return {}
     if run and not is_file:
         raise UsageError(f"Both a run ({run!r}) and a sweep are given", next_step="give either RUN or --workload")

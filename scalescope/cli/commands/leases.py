@@ -36,7 +36,7 @@ def leases(as_json: Json = False) -> None:
         print_table(("lease", "backend", "since", "owner"), rows)
         text = f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
         if orphans := sum(owned is False for _, owned, _ in told):
-            text += f"; {orphans} without an owner: `scalescope reap` removes what their runs left"
+            text += f"; {orphans} whose run is gone: `scalescope reap` removes what these runs left"
         say(text, "dim")
         for error in broken:
             say_error(str(error))
@@ -60,7 +60,7 @@ def reap(
     if as_json:
         print_json([asdict(result) for result in results])
     elif not results:
-        say("Nothing to reap: no lease, and no folder of a dead driver.", "dim")
+        say("Nothing to remove: no lease, and no folder of a dead driver.", "dim")
     else:
         rows = [(each.label, each.fate.value, ", ".join(each.removed) or "-", each.words) for each in results]
         print_table(("lease or folder", "what was done", "jobs or processes", "why"), rows)

@@ -24,13 +24,13 @@ def nightly(
     asked: GivenOptions,
     file: Annotated[
         Path | None,
-        argument(metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them."),
+        argument(metavar="[FILE.yaml]", help="Parameters of the nightly run as YAML. Options override them."),
     ] = None,
     expected_within: Annotated[
         str,
         option(
             metavar="HOURS",
-            help="For cron: run nothing, and say when the last night was. Exit status 1 unless a night that measured "
+            help="For cron: run nothing, and print when the last night ended. Exit status 1 if no night that measured "
             "something ended within the last HOURS, such as 26h.",
         ),
     ] = "",

@@ -53,8 +53,8 @@ def pull_request(
         str,
         option(
             metavar="FILE",
-            help="File of the repository that pins packages, as `uv pip compile` writes it: each side runs with its "
-            "own (default: both run with this Python's packages).",
+            help="File of the repository that pins packages, as `uv pip compile` writes it: head and base each run "
+            "with their own file (default: both run with this Python's packages).",
         ),
     ] = "",
     metric: Annotated[
@@ -71,7 +71,7 @@ def pull_request(
     require: Require = None,
     output: Annotated[
         str,
-        option("--output", "-o", metavar="FILE", help="Keep the answer, for --comment."),
+        option("--output", "-o", metavar="FILE", help="File to keep the answer in, for --comment."),
     ] = "",
     markdown: Annotated[str, option(metavar="FILE", help="Also write the answer as Markdown.")] = "",
     code_quality: Annotated[str, option(metavar="FILE", help="Also write GitLab's report of code quality.")] = "",
@@ -144,13 +144,13 @@ def _comment(found: PullRequestAnswer) -> None:
 
     where = comments.discussion()
     if where is None:
-        say("This is no job of a pull request: no comment.", "yellow")
+        say("No comment was written: this is not the CI job of a pull request.", "yellow")
         return
     try:
         done = where.tell(found.marker, found.to_markdown(), worth=found.changed)
     except InfrastructureError as error:
         if error.category != "token":
             raise
-        say(f"No comment, the summary has the answer: {error.line}", "yellow")
+        say(f"No comment was written (the answer is in the job summary): {error.line}", "yellow")
         return
     say(f"Comment {done}." if done else "Nothing new to comment.")

@@ -50,7 +50,7 @@ def run(
         str,
         option(
             metavar="FILE",
-            help="Write the report as one HTML file. More clusters get a file each: FILE-2.html.",
+            help="Write the report as one HTML file. Each further cluster gets its own: FILE-2.html.",
         ),
     ] = "",
     environment: OtherPython = "",
@@ -68,8 +68,8 @@ def run(
         bool,
         typer.Option(
             "--fix",
-            help="Then patch it as `scalescope fix` does: it runs again in copies of its folder, with and without each "
-            "patch.",
+            help="Then patch the script as `scalescope fix` does: it runs again in copies of its folder, with and "
+            "without each patch.",
         ),
     ] = False,
     brief: Brief = False,

@@ -29,7 +29,7 @@ def serve(
     with open_store(store) as opened:
         folder = files.absolute(opened.records)
     if files.is_address(folder):
-        next_step = f"Use a web server or the bucket's own website, and set {VARIABLE} to its address."
+        next_step = f"Serve them with a web server or the bucket's own website, and set {VARIABLE} to that address."
         raise UsageError("The records are not in a folder of this machine", where=folder, next_step=next_step)
     with suppress(KeyboardInterrupt), FileServer(Path(folder), port) as server:
         print(f"export {VARIABLE}={server.url}", flush=True)

@@ -60,12 +60,12 @@ def result(
 
     required = [requirement(text) for text in require or ()]
     if required and is_study(run):
-        raise UsageError("--require judges only runs", next_step="give the id of a run, or none for the latest")
+        raise UsageError("--require judges only runs", next_step="give the id of a run, or no id for the latest run")
     with read_store(store) as opened:
         if is_study(run):
             study = opened.studies.get(run)
             if finding:
-                raise UsageError("a study has no findings", next_step="give one of its runs")
+                raise UsageError("a study has no findings", next_step="give the id of one of its runs")
             show_study(study, [opened.run(each) for each in study.runs], brief=brief, as_json=as_json)
         found = opened.run(run)
         if finding:

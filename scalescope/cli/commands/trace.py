@@ -32,7 +32,7 @@ def trace(
             "--output",
             "-o",
             metavar="FILE",
-            help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder; the end by its form).",
+            help="File to write (default: trace-RUN-POINT-REPEAT.json.gz in this folder; the ending shows the form).",
         ),
     ] = "",
     profile: Annotated[

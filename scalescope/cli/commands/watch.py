@@ -62,7 +62,7 @@ def watch(
 
     seconds = seconds_of("--for", during)
     if report and not record:
-        raise UsageError("a report needs what the recorder records", next_step="add --record")
+        raise UsageError("--report needs the records of the recorder", next_step="add --record")
     if report:
         html.check(report)
     spec = SchedulerSpec(**{**asked.given, "address": address, "start_timeout_s": CONNECT_S})
@@ -122,4 +122,4 @@ def _asker(spec: SchedulerSpec) -> DirectCalls:
         return DirectCalls(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
     except (OSError, ValueError) as error:
         text, where = "the scheduler's address or its TLS files cannot be read", spec.scheduler_file or spec.address
-        raise ClusterError(text, where=where, cause=str(error), next_step="check the names of the files") from error
+        raise ClusterError(text, where=where, cause=str(error), next_step="check the paths of these files") from error

@@ -23,7 +23,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
     """A cluster of a class outside Scalescope, scaled by that class's `scale`."""
 
     shows: ClassVar[str] = "the behaviour of the machines behind that class"
-    cannot_show: ClassVar[str] = "why workers do not come or go away, which only that class could tell"
+    cannot_show: ClassVar[str] = "why workers do not start, or disappear: only that class could tell"
 
     def __init__(self, spec: CustomSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
@@ -62,8 +62,8 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 where=str(client.scheduler.address),
                 cause="cluster.arguments sets another number of threads"
                 if len(self._present) == workers
-                else "they did not start in time, or its `scale` does not count workers",
-                next_step="set threads_per_worker to what its workers have, or raise cluster.start_timeout_s",
+                else "workers did not start in time, or the class's `scale` does not count workers",
+                next_step="set threads_per_worker to the workers' threads, or raise cluster.start_timeout_s",
             )
 
     def close(self) -> None:

@@ -123,10 +123,10 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                     where=self._gateway().address,
                     cause="the server gives workers another number of threads"
                     if others
-                    else "they did not start in time",
-                    next_step="set threads_per_worker to what its workers have, or choose that in cluster.options"
+                    else "the workers did not start in time",
+                    next_step="set threads_per_worker to the workers' threads, or set them in cluster.options"
                     if others
-                    else "raise cluster.start_timeout_s, or ask the server's administrator for its log of this cluster",
+                    else "raise cluster.start_timeout_s, or ask the server's administrator for the log of this cluster",
                 )
 
     @contextmanager
@@ -204,7 +204,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 raise ClusterError(
                     f"the scheduler of cluster {self._name} did not start within {self.spec.start_timeout_s:g} s",
                     where=self._gateway().address,
-                    cause="the server has no room for it yet",
+                    cause="the server has no room for the scheduler yet",
                     next_step="raise cluster.start_timeout_s",
                 )
             self.report(f"the scheduler of cluster {self._name} is pending")
@@ -220,7 +220,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 f"the scheduler of cluster {self._name} runs, but cannot be reached",
                 where=address,
                 cause=root_cause(error),
-                next_step="set cluster.proxy_address to where the proxy takes connections to schedulers",
+                next_step="set cluster.proxy_address to the HOST:PORT of Dask Gateway's proxy for schedulers",
                 category="no-connection",
             ) from error
 
@@ -231,10 +231,8 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def _was_away(self) -> str:
         if not self._silent:
             return ""
-        cause = (
-            "results come through its proxy, and it may end a cluster that it cannot see, so the trial does not count"
-        )
-        where, next_step = self._gateway().address, "ask the server's administrator for its log"
+        cause = "results come through the server's proxy, and the server may end the cluster: the trial does not count"
+        where, next_step = self._gateway().address, "ask the administrator for the server's log"
         return str(ClusterError(self._silent, where=where, cause=cause, next_step=next_step))
 
     def _gateway(self) -> GatewayServer:
@@ -247,7 +245,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
             f"cluster {self._name} has ended or failed",
             where=self._gateway().address,
             cause="its scheduler or several workers could not start, it was idle for too long, somebody stopped it, or "
-            "the server was away and then found it dead",
-            next_step="ask the server's administrator for its log of this cluster",
+            "the server was away and then found the cluster dead",
+            next_step="ask the server's administrator for the log of this cluster",
             category="ended",
         )

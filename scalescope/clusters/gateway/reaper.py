@@ -43,6 +43,6 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
         return reaping.removed(lease, dry_run, [], words)
     return reaping.elsewhere(
         lease,
-        f"{words}; it had asked {server.address} for a cluster, perhaps {' or '.join(found)}",
-        f"if that belongs to nobody else, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
+        f"{words}; the owner had asked {server.address} for a cluster, perhaps {' or '.join(found)}",
+        f"unless others use that cluster, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
     )

@@ -34,7 +34,7 @@ class GatewaySpec(ClusterSpec):
 
     address: Annotated[str, WORD("Address of the server. If empty, `gateway.address` of Dask's configuration.")] = ""
     proxy_address: Annotated[
-        str, WORD("Address of its proxy for schedulers, as HOST:PORT. If empty, as Dask's configuration says.")
+        str, WORD("HOST:PORT of the proxy for schedulers. If empty, `gateway.proxy-address` of Dask's configuration.")
     ] = ""
     auth: Annotated[
         Literal["", "basic", "jupyterhub", "kerberos"],
@@ -44,7 +44,7 @@ class GatewaySpec(ClusterSpec):
     secrets: Annotated[
         Mapping[str, str],
         Parameter(
-            "`password` for `basic` or `api_token` for `jupyterhub`, and the environment variable that holds it. "
+            "Secret (`password` for `basic`, `api_token` for `jupyterhub`) and environment variable that holds it. "
             "A block stores the value instead, encrypted."
         ),
     ] = field(default_factory=dict)

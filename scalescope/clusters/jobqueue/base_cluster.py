@@ -75,7 +75,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
     )
     cannot_show: ClassVar[str] = (
-        "what others do to its nodes and network meanwhile: repeat, and compare points of one run with each other"
+        "what other users do to its nodes and network meanwhile: repeat trials, and compare points of one run only"
     )
 
     dask_config: ClassVar[Mapping[str, Any]] = NO_HTTP
@@ -210,7 +210,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
                 f"the cluster has lost {self._replaced} jobs, more than it may replace ({self.spec.replace_jobs})",
                 where=f"jobs {', '.join(job.id for job in lost)} of {self.label}",
                 cause=self._lost or "nodes fail, or jobs are cancelled or run into their time limit",
-                next_step="look into the error of the first trial that lost workers; then raise cluster.replace_jobs",
+                next_step="read the error of the first trial that lost workers; then raise cluster.replace_jobs",
                 category="too-many-jobs-lost",
             )
         self._cancel([job.id for job in unwanted + lost])
@@ -303,16 +303,16 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             raise WorkersMissing(
                 f"workers came with {sorted(found)} threads, where {self._threads} were asked for",
                 where=f"{self.kind} cluster {self.label}",
-                cause="a line of the prologue, or the site's configuration of dask-jobqueue, changes their command",
-                next_step="look at the script that `scalescope job-script` shows",
+                cause="cluster.prologue, or the site's configuration of dask-jobqueue, changes the workers' command",
+                next_step="look for --nthreads in the script that `scalescope job-script` shows",
                 category="wrong-threads",
             )
 
     def _missing(self, arrived: int, words: str) -> WorkersMissing:
         return WorkersMissing(
-            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of their jobs' time",
+            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of job run time",
             where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
-            cause=words or "their jobs run, but they do not register",
+            cause=words or "their jobs run, but the workers do not register with the scheduler",
             next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
             category="start-timeout",
         )
@@ -361,7 +361,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             ClusterError(
                 f"{self.kind} suspended {plural(len(ids), 'job')} of {self.label}",
                 where=f"jobs {', '.join(ids)}",
-                cause="an administrator suspended them, or a job with a higher priority has their cores meanwhile",
+                cause="an administrator suspended the jobs, or jobs with a higher priority use their cores meanwhile",
                 next_step="use a queue, partition or QOS whose jobs are not suspended; the next trial gets new jobs",
                 category="suspended",
             )

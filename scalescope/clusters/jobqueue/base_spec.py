@@ -62,7 +62,7 @@ class JobQueueSpec(ClusterSpec):
     status: ClassVar[StatusCommand | None] = None  # command that prints job states; None: asked otherwise
     memory_required: ClassVar[bool] = True  # True if a job must say how much memory it needs
 
-    account: Annotated[str, NAME("Who pays for the jobs.")] = ""
+    account: Annotated[str, NAME("Account that pays for the jobs.")] = ""
     walltime: Annotated[
         str,
         Parameter("Time limit of a job, such as 02:00:00; in YAML, write it in quotes.", title="Time limit of a job"),
@@ -86,20 +86,20 @@ class JobQueueSpec(ClusterSpec):
         ),
     ] = 0
     workers_per_job: Annotated[
-        int, Parameter("Dask workers in a job; 0 is one, or with GPUs one for each.", minimum=0, maximum=1024)
+        int, Parameter("Dask workers in a job; 0: one worker, or one for each GPU.", minimum=0, maximum=1024)
     ] = 0
     processes: Annotated[
         int,
         Parameter(
             "Processes of a job that its workers share; 0 is one for each worker. Workers of one process share an "
-            "interpreter lock: for large numbers of workers that hardly compute.",
+            "interpreter lock, which suits large numbers of workers that hardly compute.",
             title="Processes per job",
             minimum=0,
             maximum=1024,
         ),
     ] = 0
     interface: Annotated[str, NAME("Network interface of the workers, such as ib0, and of the scheduler.")] = ""
-    scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, where it is another.")] = ""
+    scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, if not the workers'.")] = ""
     local_directory: Annotated[
         str, _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, never a network file system.")
     ] = ""
@@ -131,10 +131,10 @@ class JobQueueSpec(ClusterSpec):
         ),
     ] = 0.0
     lifetime_stagger_s: Annotated[
-        float, Parameter("Seconds by which these ends are spread.", title="Spread of lifetimes, s", minimum=0)
+        float, Parameter("Seconds over which the workers' ends are spread.", title="Spread of lifetimes, s", minimum=0)
     ] = 0.0
     tls: Annotated[
-        bool, Parameter("Encrypt all connections between Dask's processes, and prove both sides.", title="TLS")
+        bool, Parameter("Encrypt all connections between Dask's processes, with mutual certificates.", title="TLS")
     ] = True
     queue_timeout_s: Annotated[float, Parameter("Seconds that jobs may wait in the queue.", minimum=1)] = 3600.0
     start_timeout_s: Annotated[
@@ -160,12 +160,12 @@ class JobQueueSpec(ClusterSpec):
         limit = self.walltime_s
         if self.lifetime_s + self.lifetime_stagger_s > limit:
             raise InvalidField(
-                "cluster.lifetime_s", self.lifetime_s, f"with its stagger at most the walltime, {limit:g} s"
+                "cluster.lifetime_s", self.lifetime_s, f"with lifetime_stagger_s at most the walltime, {limit:g} s"
             )
         if self.lifetime_stagger_s > self.lifetime_s:
             raise InvalidField("cluster.lifetime_stagger_s", self.lifetime_stagger_s, "at most cluster.lifetime_s")
         if self.memory_required and not self.memory_mb:
-            raise InvalidField("cluster.memory_mb", 0, f"at least 1: jobs of {self.kind} must say how much they need")
+            raise InvalidField("cluster.memory_mb", 0, f"at least 1: jobs of {self.kind} must request memory")
         if self.processes > self.job_workers:
             raise InvalidField(
                 "cluster.processes",

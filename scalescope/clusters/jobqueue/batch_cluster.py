@@ -60,8 +60,8 @@ class BatchCluster(JobQueueCluster):
                 raise ClusterError(
                     f"{name} is not installed here",
                     where="PATH of the driver",
-                    cause=f"the commands of {self.kind} exist on its login nodes only, as a rule",
-                    next_step="run this on such a node",
+                    cause=f"the commands of {self.kind} usually exist on its login nodes only",
+                    next_step="run the same command on a login node",
                     category="batch-system-missing",
                 )
         return {"cancel": self._cancel_command}
@@ -79,7 +79,7 @@ class BatchCluster(JobQueueCluster):
                     f"{job.submit_command} refused a job",
                     where=self.label,
                     cause=said,
-                    next_step=_FEWER if full else "submit the text that `scalescope job-script` shows by hand",
+                    next_step=_FEWER if full else "by hand, submit the script that `scalescope job-script` shows",
                     category="queue-full" if full else "refused",
                     ends_run=not self._submitted,
                 ) from error
@@ -142,7 +142,7 @@ class BatchCluster(JobQueueCluster):
             release = "" if "waiting" in found else status.release.format(pending[0].id)
             running = len(ids) - len(gone) - len(pending)
             return self._wait([job.id for job in pending], "; ".join([*reasons][:SHOWN]), running, release)
-        told += [f"{self.kind} no longer knows jobs {listed(gone)}, or they have ended"] if gone else []
+        told += [f"jobs {listed(gone)} have ended, or {self.kind} no longer knows them"] if gone else []
         return self._started(missing, len(ids) - len(gone), "".join(f"; {words}" for words in told))
 
     def _asked_of(self, job: SubmittedJob) -> JobTerms:
@@ -164,7 +164,7 @@ class BatchCluster(JobQueueCluster):
     ) -> PendingWorkers:
         """`release`: the command that releases such a job, if the jobs are held."""
         how = "held" if release else "waiting"
-        let_go = f"; `{release}` lets it go if you held it, once its reason is mended" if release else ""
+        let_go = f"; `{release}` releases the job if you held it, once the reason is mended" if release else ""
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"
         return self._in_queue(pending, words, running, release, step)
 
@@ -187,11 +187,11 @@ class BatchCluster(JobQueueCluster):
         if self._waiting_since is None:
             self._waiting_since = now
         if running:
-            words += f"; {plural(running, 'job')} of this cluster run already"
+            words += f"; {plural(running, 'job')} of this cluster already run"
         if now - self._waiting_since > self.spec.queue_timeout_s:
             step = f"{step or _AGAIN}; or raise `cluster.queue_timeout_s`"
             if release:
-                step = "look for what holds it in `cluster.directives_add`, or let it go while it waits; else ask the "
+                step = "remove the hold from `cluster.directives_add`, or release the job while it waits; else ask the "
                 step += "administrators"
             raise ClusterError(
                 f"{plural(len(job_ids), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",

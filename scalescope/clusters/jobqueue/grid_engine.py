@@ -42,11 +42,11 @@ QUEUE_STATES = {
     "D": "its calendar has disabled it",
     "s": "it is suspended",
     "C": "its calendar has suspended it",
-    "S": "it is suspended for the sake of another queue",
+    "S": "it is suspended in favour of another queue",
     "a": "its host is too loaded",
     "A": "its host is too loaded, and suspends jobs",
     "c": "its configuration is ambiguous",
-    "o": "it is no longer configured, and only ends its jobs",
+    "o": "it was removed from the configuration, and only finishes its jobs",
     "P": "it was preempted",
 }
 
@@ -264,6 +264,6 @@ def _silent(command: Sequence[str], cause: str) -> GridEngineSilent:
     return GridEngineSilent(
         f"Grid Engine does not answer: `{command[0]}` failed",
         cause=cause,
-        next_step="`qhost` shows whether its master is up; jobs that run go on without it",
+        next_step="`qhost` shows whether Grid Engine's master is up; running jobs go on without the master",
         category="sge-silent",
     )

@@ -93,7 +93,7 @@ def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
         arguments += ["--no-dashboard", "--preload", "scalescope.clusters.no_http"]
         arguments += spec.dask_cuda_options
     elif spec.dask_cuda_options:
-        allowed = "dask-cuda installed beside Dask where the driver runs"
+        allowed = "dask-cuda installed together with Dask where the driver runs"
         raise InvalidField("cluster.cuda_options", spec.dask_cuda_options[0], allowed)
     else:
         arguments += ["--workers", str(request.workers)]

@@ -30,7 +30,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
         cancel, states = "qdel", "`qstat` and `qhost`"
     elif lease.backend != "slurm":
         command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
-        step = f"`{command}` cancels its jobs, unless others have these numbers by now"
+        step = f"`{command}` cancels the jobs; check first that the numbers do not belong to other jobs by now"
         return reaping.elsewhere(lease, f"{words}; {lease.backend} cannot be asked which jobs are left", step)
     elif not reaping.same_cluster(lease):
         name = lease.details["cluster"]
@@ -44,7 +44,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
             f"cancelled jobs are still in the queue {GONE_S:g} s later: {', '.join(left)}",
             where=f"jobs named {lease.label}",
             cause="their nodes may not answer, or their processes cannot be killed",
-            next_step=f"`scalescope reap` again in a few minutes; {states} show the state",
+            next_step=f"run `scalescope reap` again in a few minutes; {states} show the jobs and their nodes",
         )
     if not dry_run:
         _remove_folder(lease)
@@ -56,7 +56,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
         lease.backend,
         Fate.FAILED,
         tuple(numbers),
-        f"{words}; not touched: job {ids} of the same name, whose comment, number and log are not ours",
+        f"{words}; left alone: job {ids} with the same name, but not this cluster's comment, number or log",
         f"if the jobs are yours: {cancel} {ids}; then `scalescope reap` again",
     )
 

@@ -58,12 +58,12 @@ class SgeCluster(BatchCluster):
         name = self.spec.parallel_environment
         rule = self._patiently(lambda: self._engine.allocation_rule(name)) if name else _ONE_HOST
         if rule != _ONE_HOST:
-            scattered = f"its allocation rule is {rule}: slots of a job may be on several hosts, its workers are on one"
+            scattered = f"its allocation rule {rule} may spread a job's slots over hosts; all workers of a job need one"
             raise ClusterError(
                 f"jobs of workers cannot use the parallel environment {name}",
                 where="cluster.parallel_environment",
                 cause=scattered if rule else "it does not exist",
-                next_step=f"`qconf -spl` lists them; `qconf -sp NAME` must show the allocation_rule {_ONE_HOST}",
+                next_step=f"choose one of `qconf -spl` for which `qconf -sp NAME` shows allocation_rule {_ONE_HOST}",
                 category="bad-parallel-environment",
             )
         return {**known, **self._engine.variables}
@@ -159,7 +159,7 @@ class SgeCluster(BatchCluster):
         lost = [job.id for job in silent if self._present()[job.name] != job.workers]
         if gone:
             output = self._output(gone[0])
-            cause = "somebody deleted it, or a limit ended it" + self._changed()
+            cause = "somebody deleted the job, or a limit ended it" + self._changed()
             cause = f"the end of its output:\n    | {output}" if output else cause
             raise self._ended(gone, "ended too early", cause, "jobs-gone", may_return=not output)
         if failed:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SUBMISSIONS = 8  # most sbatch commands that run at the same time
 NODES_S = 10.0  # seconds between two checks whether nodes are back
-ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
+ASKED = "Scalescope asked for this start (--begin): Slurm expects room for all jobs of the cluster by then"
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class SlurmCluster(JobQueueCluster):
             except JobsEnded as error:  # for example, a full queue may have room later
                 if not error.may_return or time.monotonic() > deadline or self._never_holds(error):
                     raise
-                self.report(f"{error.what}: {error.cause}; it is submitted again until that has passed")
+                self.report(f"{error.what}: {error.cause}; Scalescope submits the job again until Slurm accepts it")
                 if self._closing.wait(waiting.AGAIN_S):
                     raise
                 looks, pause_s = 1, 0.0  # Slurm has answered: one look is enough
@@ -145,7 +145,7 @@ class SlurmCluster(JobQueueCluster):
         most = self._patiently(lambda: slurm_jobs.most_jobs(run=self._run))
         needed = math.ceil(self._workers / self.spec.job_workers)
         if never := 0 < most <= needed:
-            error.cause = f"Slurm's MaxJobCount is {most}, and {plural(needed, 'job')} and a spare one do not fit in"
+            error.cause = f"Slurm's MaxJobCount of {most} has no room for {plural(needed, 'job')} and a spare one"
         return never
 
     def _arrived(self, name: str) -> str:
@@ -210,7 +210,7 @@ class SlurmCluster(JobQueueCluster):
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
-                f"workers have waited for {self._held_s:.0f} s for others, and cost as much as if they had worked",
+                f"workers waited {self._held_s:.0f} s for the other workers, and cost as much as if they had worked",
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
@@ -224,7 +224,7 @@ class SlurmCluster(JobQueueCluster):
         now = self._explain(arrived)
         if now is None or not (start := _starts_after(now, left_s / 2)):
             return
-        self.report(f"all jobs are given back and queue again: some would wait too long for others. {now.words}")
+        self.report(f"all jobs are cancelled and queue again: some would wait too long for the rest. {now.words}")
         self._given_back, self._watch.asked = True, ASKED
         sizes = self._give_back()
         self._begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))

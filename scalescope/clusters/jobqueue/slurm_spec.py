@@ -46,7 +46,7 @@ class SlurmSpec(JobQueueSpec):
     partition: Annotated[
         str,
         Text(
-            "Where the jobs run, or several separated by commas; empty is the default partition.",
+            "Partition of the jobs, or several separated by commas; empty is the default partition.",
             accepts=re.compile(r"(?!-)[\w.+@:/,-]+").fullmatch,
             allowed="names separated by commas, without blanks",
         ),
@@ -155,7 +155,7 @@ class SlurmSpec(JobQueueSpec):
         if capacity is not None and workers > (most := capacity.most):
             held = f"{most // self.job_workers} jobs of {job(self.job_workers)}"
             raise JobsEnded(
-                f"{workers} workers never run at the same time: there is room for {most}",
+                f"{workers} workers can never run at the same time: there is room for {most}",
                 where=f"partition {self.partition}" if self.partition else "the default partition",
                 cause=f"its nodes hold {held}, even when nobody else is there",
                 next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows its nodes",

@@ -35,10 +35,10 @@ _TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|q
 # By category of a job's end: the field of `JobTerms` that explains the end if Slurm changed it.
 _BY_CHANGE = {"time-limit-reached": "time_s", "out-of-memory": "memory_mb"}
 _NODES_BACK = (
-    "`sinfo -R` shows since when and why; an administrator resumes drained nodes; try again when they are back"
+    "`sinfo -R` shows which nodes are down and why; ask an administrator to resume drained nodes, and try again"
 )
 _CHANGED = (
-    "ask the administrators which limit or plugin changes it, set another `cluster.partition`, or look for SBATCH_ "
+    "ask the administrators what changed the job, set another `cluster.partition`, or look for SBATCH_ "
     "variables in the environment"
 )
 
@@ -225,7 +225,7 @@ class JobWatch:
             step = _CHANGED
         others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
         where = _places(alike)
-        where += f"; others of it: {', '.join(others)}" if others else ""
+        where += f"; other jobs of the cluster: {', '.join(others)}" if others else ""
         raise JobsEnded(
             f"{plural(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
             where=where,
@@ -344,7 +344,7 @@ class JobWatch:
             text += f"; {failures.nodes_in_words(self.powering)}"
         text += self._history()
         if started := sum(job.state == "RUNNING" for job in self._ours()):
-            text += f"; {plural(started, 'job')} of this cluster run already"
+            text += f"; {plural(started, 'job')} of this cluster already run"
         if estimate is None:
             return f"{text}; Slurm gives no estimate of the start"
         text += f"; estimated start {_minute(estimate)}"
@@ -354,7 +354,7 @@ class JobWatch:
     def _history(self) -> str:
         """What happened to earlier jobs of this cluster, and which terms Slurm changed."""
         lost = [job for job in self._jobs.values() if job.id in self._dismissed and job.state in _NODE_LOST]
-        told = f"{plural(len(lost), 'job')} before ended with nodes that failed or never came: {_places(lost)}"
+        told = f"{plural(len(lost), 'job')} ended earlier because nodes failed or never came: {_places(lost)}"
         changed = in_words(self.changes, "Slurm")
         return "".join(f"; {words}" for words in (told if lost else "", changed) if words)
 
@@ -415,7 +415,7 @@ def _places(jobs: list[SlurmJob]) -> str:
     """Jobs by their nodes: `job 35 on n1, job 36 on n2`."""
     nodes = list(dict.fromkeys(job.nodes for job in jobs))
     shown = [(each, _ids([job for job in jobs if job.nodes == each])) for each in nodes[:_SHOWN_IDS]]
-    more = [f"and jobs on {len(nodes) - _SHOWN_IDS} more"] if len(nodes) > _SHOWN_IDS else []
+    more = [f"and jobs on {len(nodes) - _SHOWN_IDS} more nodes"] if len(nodes) > _SHOWN_IDS else []
     return ", ".join([*(ids + (f" on {each}" if each else "") for each, ids in shown), *more])
 
 

@@ -17,7 +17,7 @@ from scalescope.waiting import PATIENCE_S
 
 _QUEUE = NAME("Name of the queue; empty is the default queue.")
 _RESOURCES = Text(
-    "What a job needs, in place of what Scalescope writes.",
+    "Resources of a job, in place of the ones that Scalescope writes.",
     accepts=re.compile(r"(?!-)[\w.:,=/+-]+").fullmatch,
     allowed="resources as the system writes them, without blanks",
 )
@@ -79,7 +79,7 @@ class SgeSpec(BatchSpec):
 
     parallel_environment: Annotated[
         str,
-        NAME("Parallel environment in which a job has a slot for each core, all on one host; empty: one slot in all."),
+        NAME("Parallel environment in which a job has a slot for each core, all on one host; empty: one slot per job."),
     ] = ""
 
     @property

@@ -71,7 +71,7 @@ def scratch(default: str | None = None) -> str:
         if os.access(other, os.W_OK) and file_system(other) not in NETWORK_FILE_SYSTEMS:
             _say(f"{folder} is on a network file system; workers spill to {other}")
             return other
-    _say(f"{folder} is on a network file system, and so is everything else: spilling will be slow")
+    _say(f"{folder} is on a network file system, and no local folder is writable: spilling will be slow")
     return folder
 
 
@@ -175,7 +175,7 @@ def _watch(children: dict[int, list[str]]) -> int:
             continue
         failed = code if code > 0 else 128 - code
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        _say(f"the process of workers {', '.join(names)} {ended}; the job ends, so that it is replaced as a whole")
+        _say(f"the process of workers {', '.join(names)} {ended}; the job ends, so that the whole job is replaced")
         end_all()
     return failed
 

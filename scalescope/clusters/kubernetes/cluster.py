@@ -62,7 +62,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         "what these nodes do: real pods, their network and accelerators, serialisation, memory, interpreter locks"
     )
     cannot_show: ClassVar[str] = (
-        "what other pods on the nodes do meanwhile; from outside Kubernetes, results come through its API server"
+        "what other pods on the nodes do meanwhile; from outside Kubernetes, results pass through the API server"
     )
 
     def __init__(self, spec: KubernetesSpec, *, seed: int = 0) -> None:
@@ -149,12 +149,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def _told_left(self, left: list[str], is_ending: bool) -> str:
         """What `close` could not remove, in a sentence."""
         if all(each.endswith((ENDING, LOST)) for each in left):
-            now = "" if is_ending else "; `scalescope reap` removes it now"
+            now = "" if is_ending else "; `scalescope reap` removes them now"
             return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
         why = "; ".join(" ".join(each.split()) for each in left)  # errors on one line each
         return (
-            f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
-            f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
+            f"{self.label} is not gone: the operator removes it after {self.spec.idle_timeout_s} idle seconds; "
+            f"to remove it now, run `scalescope reap` with valid credentials: {why}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -372,7 +372,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _was_away(self, api: Api) -> str:
         self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s"
-        detail = "from outside of Kubernetes the scheduler is reached through it, so what was measured does not count"
+        detail = "from outside, the scheduler is reached through the API server, so this trial does not count"
         return str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
@@ -401,7 +401,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
                 cause=root_cause(error),
-                next_step="see its log with `kubectl logs`; check network policies and service meshes (`cluster.tls`)",
+                next_step="read its log (`kubectl logs`); check network policies and service meshes (`cluster.tls`)",
                 category="no-connection",
             ) from error
 
@@ -414,7 +414,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                     "the image has other versions than the driver",
                     where=", ".join(self._images()),
                     cause=f"the image has {there}; the driver has {here}",
-                    next_step="set `cluster.image` to one with the driver's versions, or install the image's here",
+                    next_step="set a `cluster.image` with the driver's versions, or install the image's versions here",
                     category="other-versions",
                 )
 
@@ -430,7 +430,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return ClusterError(
             f"the cluster {self.label} was removed",
             where=f"namespace {self._kube().namespace}",
-            cause=f"it did nothing for {self.spec.idle_timeout_s} s, or somebody deleted it",
+            cause=f"the cluster did nothing for {self.spec.idle_timeout_s} s, or somebody deleted it",
             next_step="raise `cluster.idle_timeout_s`, and run again",
             category="deleted",
         )

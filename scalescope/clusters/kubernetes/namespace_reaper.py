@@ -76,8 +76,8 @@ def _judge(api: Api, lease: Lease, cluster: Raw | None, dry_run: bool) -> Reaped
     until = holds_until(cluster)
     if until is None:
         idle_s = cluster["spec"].get("idleTimeout", 0)
-        words = f"it has no lease of its own; the operator removes it when it has been idle for {idle_s} s"
-        return reaping.elsewhere(lease, words, f"`kubectl delete daskcluster {lease.label}`, if nobody uses it")
+        words = f"the cluster has no lease; the operator removes it once it has been idle for {idle_s} s"
+        return reaping.elsewhere(lease, words, f"if nobody uses it: `kubectl delete daskcluster {lease.label}`")
     now = datetime.fromtimestamp(api.now(), UTC)
     owner = cluster["metadata"]["annotations"].get(OWNER, "unknown")
     if now <= until:

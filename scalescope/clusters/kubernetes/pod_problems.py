@@ -147,7 +147,7 @@ def problem_of_pod(pod: Raw) -> PodProblem | None:
     if containers and all(each.get("ready") for each in containers):
         return _problem(pod, NODE_LOST, ready.get("message", ""))
     if containers and all("running" in each.get("state", {}) for each in containers):
-        return _problem(pod, UNREADY, "its container runs, but does not answer its probe")
+        return _problem(pod, UNREADY, "the container runs, but does not answer its probe")
     return _problem(pod, status.get("phase", ""), "its container starts")
 
 

@@ -121,7 +121,7 @@ class PodWatch:
         """
         now, spec, arrived = self._clock(), self._spec, len(hosts)
         if len(self._deployments) > self._most:
-            what = f"{self._component}s of {self._label} are made twice"
+            what = f"{self._component}s of {self._label} were made twice"
             raise refusal(what, self._where, "TwoOperators", detail=described(self._api.operators()))
         if len(self._deployments) < expected and now - self._began > SETTLE_S:
             self._check_operator(now - self._began)
@@ -133,7 +133,7 @@ class PodWatch:
             Outlook.STARTING: (math.inf, ""),
         }
         if self.is_after_outage:
-            return f"{self._missing(expected, arrived)}; the API server was away, so what it says may be old"
+            return f"{self._missing(expected, arrived)}; the API server was away, so its answers may be out of date"
         for problem in self.problems:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
@@ -152,7 +152,7 @@ class PodWatch:
             return f"{self._missing(expected, arrived)}; {why}"
         first = self.problems[0]
         limit_s, name = limits[first.outlook]
-        waits = f"; waits for up to {limit_s:g} s ({name})" if name else ""
+        waits = f"; Scalescope waits for up to {limit_s:g} s ({name})" if name else ""
         return f"{self._missing(expected, arrived)}; {self._alike(first)} of their pods: {first}{waits}"
 
     @property
@@ -198,7 +198,7 @@ class PodWatch:
         if changed:
             step = f"{_CHANGED}; or {step}"
         if limit and problem.outlook is Outlook.NEW_NODE:
-            step += f"; where autoscaling adds nodes, set `{limit}`"
+            step += f"; if autoscaling adds nodes here, set `{limit}`"
         others = f" and {self._alike(problem) - 1} more" if self._alike(problem) > 1 else ""
         node = f" on {problem.node}" if problem.node else ""
         error = kind(
@@ -331,7 +331,7 @@ class PodWatch:
         pod = self._absent(hosts)
         log = self._log_of(pod) if pod else ""
         category, cause = "no-connection", "their pods run, but do not reach the scheduler: check network policies"
-        step = f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows them; raise "
+        step = f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows the pods; raise "
         step += "`cluster.start_timeout_s` on busy nodes"
         if rows := matching("Log", log) if log else ():
             category, cause = rows[0].category, f"their pods run; the log of one says that {rows[0].cause}"
@@ -339,7 +339,7 @@ class PodWatch:
             log = until_told(log) or log
         if arrived > expected:
             category = "not-retired"
-            cause = "the operator could not retire them: the other workers have no memory for their data"
+            cause = "the operator could not retire the surplus workers: the others have no memory for their data"
         return WorkersMissing(
             what,
             where=self._where,

@@ -56,11 +56,11 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         _forget_lost_pods(api, label)
     if left := remains(api, label):
         raise ClusterError(
-            f"not gone after it was deleted: {', '.join(left)}",
+            f"still there after the deletion: {', '.join(left)}",
             where=f"namespace {api.namespace} at {api.server}",
             cause="a node that does not answer keeps its pods, or a finalizer of another program keeps an object",
-            next_step="see `kubectl get nodes`; run `scalescope reap` again when the node is back or removed, or with "
-            "the right to delete pods; it removes those of lost nodes",
+            next_step="look at `kubectl get nodes`; run `scalescope reap` again once the node is back or removed, or "
+            "with the right to delete pods: then the command also removes the pods of lost nodes",
             category="not-removed",
         )
 

@@ -78,7 +78,7 @@ class KubernetesSpec(ClusterSpec):
     cpu: Annotated[
         float,
         Parameter(
-            "CPUs that a worker requests; 0: one for each thread. Its limit is one for each thread.",
+            "CPUs that a worker requests; 0: one for each thread. The limit is always one for each thread.",
             title="CPUs per worker",
             minimum=0,
         ),
@@ -86,7 +86,7 @@ class KubernetesSpec(ClusterSpec):
     cpu_limit: Annotated[
         float,
         Parameter(
-            "Most CPUs that a pod requests or may use; 0: as its other fields say.",
+            "Most CPUs that a pod requests or may use; 0: the other fields alone decide.",
             title="CPUs per pod, at most",
             minimum=0,
         ),
@@ -188,7 +188,7 @@ class KubernetesSpec(ClusterSpec):
     tls: Annotated[
         bool,
         Parameter(
-            "Encrypt all connections between Dask's processes, with proof of both sides; not needed in a service mesh.",
+            "Encrypt all connections between Dask's processes, with certificates; not needed in a service mesh.",
             title="TLS",
         ),
     ] = True
@@ -218,7 +218,7 @@ class KubernetesSpec(ClusterSpec):
                 "cluster.gpus", 0, f"at least 1 together with cluster.gpu_product = {self.gpu_product!r}"
             )
         if self.cuda and self.gpus != 1:
-            raise InvalidField("cluster.gpus", self.gpus, "1 together with cluster.cuda: it starts a worker for each")
+            raise InvalidField("cluster.gpus", self.gpus, "1 together with cluster.cuda, which starts a worker per GPU")
         if self.cuda_options and not self.cuda:
             raise InvalidField("cluster.cuda", False, "true together with cluster.cuda_options")
         for name, own in self.groups.items():

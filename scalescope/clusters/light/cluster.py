@@ -150,7 +150,7 @@ class _Child:
         return ClusterError(
             f"the {self.role} process ended unexpectedly",
             where="light cluster",
-            cause="it was killed, ran out of memory, or ran a task that ended its process",
+            cause="the process was killed, ran out of memory, or ran a task that ended it",
             next_step="read the driver's log",
         )
 

@@ -53,7 +53,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         }
 
     def _not_open(self) -> ClusterError:
-        return ClusterError("not connected to the scheduler", next_step="call `open`; this may have been closed")
+        return ClusterError("not connected to the scheduler", next_step="call `open`, again after a `close`")
 
     def connect(self) -> distributed.Client:
         spec = self.spec

@@ -25,14 +25,14 @@ ADAPTIVE_SCALING = TrialCause(
     title="Workers left too early, or came too late",
     needs="The cluster is adaptive, or workers left by request and others came after them. For at least 10 % of the "
     "worker time, tasks waited for threads of workers that had been retired or were not there yet. Or an adaptive "
-    "cluster never had as many workers as it may have, while enough tasks for these waited.",
+    "cluster never grew to its `maximum`, while enough tasks for that many workers waited.",
     ruled_out_by="Workers that nobody needed while they were away. Workers that died (worker-died), or left by request "
     "and were not replaced (workers-missing). A cluster that is not adaptive (late-workers).",
     remedy="Keep the workers: `cluster.adapt(minimum=N)` or `cluster.scale(N)`; or retire them later (`wait_count=`)",
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     rules_out=("late-workers", "workers-missing", "data-locality"),
-    premise="These workers were there once, so the cluster can have them.",
+    premise="The cluster had these workers at another time, so it can have them again.",
 )
 
 
@@ -89,12 +89,12 @@ def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Findin
     return ADAPTIVE_SCALING.finding(
         observation,
         saved_s * observation.threads,
-        f"The adaptive cluster never had more than {workers:,} of the {plural(most, 'worker')} that it may have, while "
-        f"tasks for all of these waited for {words.duration(enough_s)}: it asks for as many as end the work within "
-        f"`target_duration` ({target}).",
+        f"The adaptive cluster may have {plural(most, 'worker')} but never had more than {workers:,}, while enough "
+        f"tasks for all of them waited for {words.duration(enough_s)}: Dask starts only as many workers as it needs to "
+        f"end the work within `target_duration` ({target}).",
         Remedy(f"`cluster.scale({most})`, `minimum={most}`, or a shorter `target_duration=`", saved_s=saved_s),
-        Evidence("workers that it may have", most, "facts of the cluster"),
-        Evidence("seconds in which tasks for all of them waited", round(enough_s, 3), "tables workers and tasks"),
+        Evidence("most workers allowed (`maximum`)", most, "facts of the cluster"),
+        Evidence("seconds in which tasks for all of these waited", round(enough_s, 3), "tables workers and tasks"),
         confidence=0.85,
     )
 
@@ -102,10 +102,10 @@ def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Findin
 SCALED_DOWN = TrialCause(
     code="scaled-down",
     title="Workers were away while nobody needed them",
-    needs="The cluster is adaptive, or workers left by request. For at least 10 % of the worker time, threads were "
-    "away that were there at another time, and no task waited for them.",
+    needs="The cluster is adaptive, or workers left by request. For at least 10 % of the worker time, some of the "
+    "cluster's workers were absent, and no task waited for their threads.",
     ruled_out_by="Tasks that waited meanwhile (adaptive-scaling, workers-missing). Workers that died (worker-died).",
-    remedy="None is needed: it is what an adaptive cluster is for",
+    remedy="None is needed: an adaptive cluster is meant to do this",
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     predicts=False,
@@ -186,7 +186,7 @@ def _remedy(observation: Observation, adaptive: Mapping[str, Any], left: Floats,
         call = (
             f'`DaskTaskRunner(..., adapt_kwargs={{"minimum": {workers}, ...}})`, or `n_workers` without `adapt_kwargs`'
         )
-    remedy = f"keep the workers while work is to come: {call}"
+    remedy = f"keep the workers while more work will follow: {call}"
     interval = adaptive.get("interval")
     if len(left) and interval:
         idle_s = max(begin - float(left[0]), 1.0) + float(adaptive.get("wait_count") or 1) * interval

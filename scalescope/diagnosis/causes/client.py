@@ -30,25 +30,25 @@ from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
 DO_INSTEAD = {
-    BEFORE: "move it into tasks, or submit first what does not need it",
-    BETWEEN: "move it into tasks so that one graph does it all, or submit the next graph before it",
-    AFTER: "move it into the tasks, or do it with `as_completed` while others still run",
+    BEFORE: "move this code into tasks, or first submit the tasks that do not need its result",
+    BETWEEN: "move this code into tasks so that one graph does all the work, or submit the next graph first",
+    AFTER: "move this code into the tasks, or run it on each result with `as_completed` while other tasks still run",
 }
-AWAIT = f"{DO_INSTEAD[BEFORE]}; if it is for workers to come, call `client.wait_for_workers(n)` instead"
-IN_BATCHES = "move it into the tasks, do it for many results at once, or in a thread of its own"
-SEND_LESS = "load within tasks what the client sends"
+AWAIT = f"{DO_INSTEAD[BEFORE]}; if the sleep is there to wait for workers, call `client.wait_for_workers(n)` instead"
+IN_BATCHES = "move this code into the tasks, run it once for many results, or run it in a separate thread"
+SEND_LESS = "load the data inside tasks instead of sending it from the client"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 LITTLE_CAME = (
-    "little came to the client: look at its host, which may be full, and at the connection between it and the scheduler"
+    "the results are small, so look for a busy host of the client, or a slow network between client and scheduler"
 )
-DO_ELSE = "make that call once, make it from a thread while tasks run, or do its work in tasks"
-LEAVE_OUT = "leave it out: workers go on from round to round, and `del futures` frees what they keep"
+DO_ELSE = "make that call only once, make it from a thread while tasks run, or move its work into tasks"
+LEAVE_OUT = "leave out that call: the next round can use the workers as they are, and `del futures` frees results"
 _DATA = ("scatter", "replicate")  # calls of the client that send data
 # Calls of the client that send neither data nor tasks.
 OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")
-CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
-WRAP_ONCE = "wrap a large argument that holds none once, `data = dask.delayed(data, traverse=False)`, and pass `data`"
-NAME_META = "pass `meta=`, an empty example of its result, with the function (with `dtype=` alone, Dask still calls it)"
+CALL_MORE = "an actor runs one method at a time: spread the work over more actors, or use tasks instead of the actor"
+WRAP_ONCE = "wrap large arguments without Dask objects once, `data = dask.delayed(data, traverse=False)`; pass `data`"
+NAME_META = "pass `meta=`, an empty example of the result (Dask still calls the function if only `dtype=` is given)"
 WORTH_META = 0.2  # least share of worker time; Dask's call that infers `meta` takes equally long for any amount of data
 # Least number of the same calls while tasks ran, and least share of their seconds, for a habit of the client
 OFTEN, OVERLAP = 2, 0.02
@@ -91,7 +91,7 @@ class ClientSpending:
         most = np.bincount(same, by_row)
         best = lines[int(np.bincount(line, np.where(same == most.argmax(), by_row, 0.0)).argmax())]
         place, _, function = best.partition(" ")
-        at = f"at {place} (`{function}`)" if place else "at a line that is not known"
+        at = f"at {place} (`{function}`)" if place else "at an unknown line"
         what = doing[int(most.argmax())].rpartition(" ")[0]
         meanwhile = _meanwhile(observation, found, chosen & (same == most.argmax()))
         return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, best, what, float(most.max()) / lost_s, meanwhile)
@@ -102,8 +102,8 @@ class ClientSpending:
         if not self.what.startswith(HASHED):
             return None
         call = self.what.removeprefix(HASHED)
-        did = f"hashed what it gives to `{words.cut(call)}`, to name it,"
-        return did, f"{named_at_random(call)}, which then names it at random"
+        did = f"hashed the data that it passes to `{words.cut(call)}`, to make a key,"
+        return did, f"{named_at_random(call)}: Dask then makes a random key"
 
     @property
     def not_yet_meanwhile(self) -> Premise[Observation]:
@@ -127,7 +127,7 @@ class ClientSpending:
         most = ""
         if self.most < MOSTLY:
             worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"
-            did, most = worked, f"; {percent(self.most)} of that it {did} {self.at}"
+            did, most = worked, f"; for {percent(self.most)} of that time, the client {did} {self.at}"
         else:
             did += f" {self.at}"
         return cause.finding(
@@ -177,16 +177,16 @@ CLIENT_BUSY = TrialCause(
     "between graphs or after the last task) while the client ran its own code, as samples of its stack show.",
     ruled_out_by="The client waited for the cluster (client-waits). It sent graphs in a loop (slow-submission, "
     "results-awaited-in-loop). It packed a large graph (large-graph) or tasks that carry data (serialisation-bound). "
-    "Imports are reported for information only: a process imports once. So are calls for what a function returns that "
-    "take less than 20 % of the worker time.",
+    "Imports are reported for information only: a process imports once. Calls that only infer `meta` are information, "
+    "too, if they take less than 20 % of the worker time.",
     remedy="Move that code into tasks, run it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
     by_times=True,
     changes=(Term.CLIENT,),
-    in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or do it while tasks run",
+    in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or call it while tasks run",
     excusable=True,
-    premise="Samples show the code: it ran while nothing else did.",
+    premise="Samples of the client show which code ran while no task did.",
 )
 
 
@@ -203,7 +203,7 @@ def client_busy(observation: Observation) -> Finding | None:
         phase = int(np.argmax(spent.phases))
         remedy = AWAIT if phase == BEFORE and spent.what.rpartition(".")[2] == "sleep" else DO_INSTEAD[phase]
         if spent.what == META:
-            did, remedy = "called a function of the tasks, for Dask to learn what it returns,", NAME_META
+            did, remedy = "called a function of the tasks to infer what it returns (`meta`),", NAME_META
         elif spent.what == TRAVERSED:
             did, remedy = "searched the arguments of delayed functions for Dask's objects, item by item,", WRAP_ONCE
         elif spent.hashed:
@@ -216,7 +216,7 @@ def client_busy(observation: Observation) -> Finding | None:
         if spent.what == FLOW:
             did, remedy = (
                 "was in Prefect's engine around the flow",
-                "none is needed: it takes as long for a longer flow",
+                "none is needed: this time does not grow with the flow",
             )
         found_once = spent.finding(CLIENT_BUSY, observation, did, "", remedy)
         return replace(found_once, severity=Severity.INFO, remedy=remedy)
@@ -226,10 +226,10 @@ def client_busy(observation: Observation) -> Finding | None:
 CLIENT_WAITS = TrialCause(
     code="client-waits",
     title="The client waits for data",
-    needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task while the client waited for "
-    "the cluster: for results, for data on their way, or for a call that runs no task. Either 0.1 s of it came before "
-    "the first graph, or there were 0.05 s of it per graph.",
-    ruled_out_by="The client worked meanwhile (client-busy), or waited for another cluster of the script. It sent "
+    needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task while the client waited for the "
+    "cluster: for results, for data on their way, or for a call that runs no task. At least 0.1 s of this wait came "
+    "before the first graph, or the wait is at least 0.05 s per graph.",
+    ruled_out_by="The client computed meanwhile (client-busy), or waited for another cluster of the script. It sent "
     "graphs in a loop, or called actors one after another (results-awaited-in-loop). It sent a large graph "
     "(large-graph). Tasks, not the client, waited for data (transfer-bound).",
     remedy="Reduce on the workers what the client gathers; load in tasks what the client sends",

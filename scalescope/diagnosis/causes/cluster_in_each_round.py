@@ -14,8 +14,8 @@ FEWEST = 3  # fewest clusters started at the same line that count as rounds of a
 CLUSTER_IN_EACH_ROUND = TrialCause(
     code="cluster-in-each-round",
     title="A cluster is started in each round",
-    needs="A script made at least three clusters of the same size at one line, and used them one after another. To "
-    "start and close all but one took at least 10 % of the script's time (fact rounds).",
+    needs="A script made at least three clusters of the same size at one line, and used them one after another. "
+    "Starting and closing all of them but one took at least 10 % of the script's time (fact rounds).",
     ruled_out_by="Clusters of different sizes, as in a comparison. Clusters whose tasks run at the same time.",
     remedy="Make one cluster before the loop",
     link="https://distributed.dask.org/en/stable/client.html",
@@ -38,8 +38,8 @@ def cluster_in_each_round(observation: Observation) -> Finding | None:
         saved_s * observation.threads,
         f"{made.file}:{made.line} made {rounds['clusters']:,} clusters of the same size, one after another: starting "
         f"and closing all but one took {duration(saved_s)} of the {duration(script_s)} of the script.",
-        "make the cluster and its client once, before the loop, and pass the client; `client.restart()` gives a round "
-        "fresh processes, if it needs them",
+        "make the cluster and its client once, before the loop, and pass the client; if a round needs fresh worker "
+        "processes, call `client.restart()`",
         Evidence("clusters made at this line", rounds["clusters"], "fact rounds"),
         Evidence("seconds to start and close all but one", round(saved_s, 3), "fact rounds"),
         confidence=0.9,

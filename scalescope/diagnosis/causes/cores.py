@@ -39,7 +39,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     "libraries have more threads of their own than there are cores (table workers), and these used half of the "
     "processes' CPU time, on a host without an idle core, which others may use, too.",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
-    "processes that fill the host (host-overloaded), unless libraries fill it as well.",
+    "processes that fill the host (host-overloaded), unless thread pools of libraries in tasks fill the host, too.",
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. Unless a sweep "
     "on `local` asked about this host, too few cores limit trust in other causes",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
@@ -89,8 +89,8 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         summary = f"{ran}, and libraries inside them start {threads}, which compete: all cores are busy {idle}."
         remedy = ONE_EACH
     else:
-        so = "a host with more cores would show other times" if limit else "more threads only slow each other down"
-        summary = f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so {so}."
+        so = "a host with more cores would give other times" if limit else "more threads only slow each other down"
+        summary = f"{ran}, all busy {idle}: each task got {percent(cores / tasks)} of a core, so {so}."
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
             "more cores" + (f"; {ONE_EACH}" if pool > _most_threads(observation) else "")
@@ -147,8 +147,8 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
     "while the threads of tasks spent half of the time waiting for something outside Dask (table inside).",
     ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
-    "on hosts whose load is not known. Tasks that use a GPU, whose use decides (gpu-starved). Too little memory for "
-    "the tasks of one more thread.",
+    "on hosts whose load is not known. Tasks that use a GPU (see gpu-starved instead). Too little memory for the tasks "
+    "of one more thread.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
@@ -194,11 +194,11 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     return UNDERSUBSCRIBED_THREADS.finding(
         observation,
         0.0,
-        f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread"
+        f"{percent(observation.share('busy'))} of the worker time is busy, and {queue:.1f} tasks wait per thread"
         + (f", while {spare:.1f} of {here.cpus} cores are idle" if here else "")
-        + f": {why} ({each:.2f} cores for each).",
+        + f": {why} ({each:.2f} cores per running task).",
         Remedy(
-            f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
+            f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what the tasks wait for can serve so many"
             if rest
             else "use more workers or threads on this host",
             # a database may serve one writer at a time: then additional threads only wait, too
@@ -250,10 +250,10 @@ STOLEN = 0.10  # least share of the host's cores lost to the hypervisor, which t
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",
     title="Others used the host",
-    needs="At most 10 % of the host was idle and others used at least 15 %, or the hypervisor took 10 % (facts "
-    "host.load), while tasks wanted a core and had none (table workers, or else memory), or waited for a thread.",
-    ruled_out_by="Idle cores. Tasks that need none: they sleep, or wait for the outside. Our own processes filled the "
-    "host (oversubscribed-threads). A virtual clock.",
+    needs="At most 10 % of the host was idle and other processes used at least 15 %, or the hypervisor took 10 % "
+    "(facts host.load). Meanwhile tasks lacked a core (table workers, or else memory), or waited for a thread.",
+    ruled_out_by="Idle cores. Tasks that need no core: they sleep, or wait for another service. The processes of the "
+    "trial filled the host (oversubscribed-threads). A virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
@@ -290,7 +290,7 @@ def host_overloaded(observation: Observation) -> Finding | None:
         f"{percent(here.idle)} idle: do not trust the measured times.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
-        else "stop them, or pin them to other cores, and measure again",
+        else "stop these processes, or pin them to other cores, and measure again",
         Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
         Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
         Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),

@@ -30,15 +30,15 @@ LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.r
 
 ON_SCHEDULER = (
     "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
-    "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
+    "with `client.profile(server=True, scheduler=True)`, and move that work off the loop"
 )
 FEWER_OBJECTS = (
-    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are released once they were used"
+    "give the scheduler fewer objects to keep: make fewer and larger tasks, and release futures once they were used"
 )
 ON_WORKER = (
-    "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
-    "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
-    "`threads_per_worker=1` where the tasks hold it"
+    "find with `client.profile(server=True)` what runs on the worker's loop or holds the interpreter lock "
+    "(`client.run`, worker plugins, deserialisation, native code); if the tasks hold the lock, use "
+    "`threads_per_worker=1`"
 )
 
 
@@ -63,8 +63,8 @@ EVENT_LOOP_BLOCKED = TrialCause(
     "loops for a tenth of the worker time without awaiting (table inside). If scheduler and workers share a process in "
     "which tasks ran meanwhile, the finding is gil-bound, because the two look alike there.",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
-    "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other "
-    "processes fill, stalls below 0.5 s; longer ones are information, unless samples show a call or collections.",
+    "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other processes "
+    "fill, stalls below 0.5 s; longer ones are information, unless samples show a blocking call or collections.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
@@ -96,7 +96,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     longest, count = by_process[worst][1], sum(felt[2] for felt in by_process.values())
     others, scheduler = len(by_process) - 1, worst < 0
     called = _called(observation) if scheduler else ""
-    remedy = f"do what {called} does in a task, or off the event loop" if called else ON_WORKER
+    remedy = f"move the work of {called} into a task, or into a thread off the loop" if called else ON_WORKER
     collecting_s = _collecting_s(observation, costly) if scheduler and not called else 0.0
     if scheduler and not called:
         remedy = FEWER_OBJECTS if collecting_s else ON_SCHEDULER
@@ -106,7 +106,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     here = host(observation)
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
-    why = f" Garbage collections took {words.duration(collecting_s)} of that." if collecting_s else ""
+    why = f" Garbage collections took {words.duration(collecting_s)} of these stalls." if collecting_s else ""
     finding = EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
@@ -114,7 +114,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         f"idle: {percent(share)} of the worker time.{why}",
         remedy,
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
-        *([Evidence("seconds of full collections in them", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
+        *([Evidence("seconds of full collections meanwhile", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
         Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
@@ -137,24 +137,24 @@ def _coroutines(observation: Observation) -> Finding | None:
     cost = f": {percent(share)} of the worker time" if share >= NOTEWORTHY else ""
     if computing:
         remedy = (
-            f"make `{spent.prefix}` a plain function (`def`), and start workers with one thread each "
-            "(`threads_per_worker=1`), as many as there were threads"
+            f"make `{spent.prefix}` a plain function (`def`), and start as many workers as there are threads now, with "
+            "one thread each (`threads_per_worker=1`)"
         )
     else:
         awaited = (
             "asyncio.sleep(...)" if spent.function == "time.sleep" else f"asyncio.to_thread({spent.function}, ...)"
         )
         remedy = (
-            f"make `{spent.prefix}` a plain function (`def`), which runs on the worker's threads; or let it give up "
-            f"the loop: `await {awaited}`"
+            f"make `{spent.prefix}` a plain function (`def`), which runs on the worker's threads; or keep it `async` "
+            f"and call `await {awaited}`, which frees the loop"
             + ("; then raise `threads_per_worker`" if _threads_each(observation) == 1 else "")
         )
     return EVENT_LOOP_BLOCKED.finding(
         observation,
         idle_s if share >= NOTEWORTHY else 0.0,
-        f"`{spent.prefix}` is a coroutine function (`async def`): it runs on the event loop of its worker{call} keeps "
-        f"it for {percent(spent.share)} of its time without awaiting. A worker then runs one such task at a time, "
-        f"however many threads it has, and answers nobody{cost}.",
+        f"`{spent.prefix}` is a coroutine function (`async def`): it runs on the event loop of its worker{call} blocks "
+        f"the loop for {percent(spent.share)} of its time, in which it awaits nothing. The worker then runs one such "
+        f"task at a time, however many threads it has, and answers neither scheduler nor workers{cost}.",
         Remedy(remedy, saved_s=0.0) if computing or share < NOTEWORTHY else remedy,
         Evidence("seconds in which such tasks kept an event loop", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
@@ -205,7 +205,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
         f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
         "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",
         Remedy(
-            "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+            "try `Client(processes=True, threads_per_worker=1)`: if the stalls go away, the lock was the cause",
             saved_s=lost_s / observation.threads,
             changes=(),
         ),

@@ -23,8 +23,8 @@ Rest = frozenset[tuple[str, Scalar]]
 EXPERIMENTS = SweepCause(
     code="experiments",
     title="What experiments rule out",
-    needs="Two points differ in one thing only: the cluster (one is simulated), the number of partitions, or tasks "
-    "of zero length.",
+    needs="Two points differ in one thing only: one ran on the simulated cluster, has another number of partitions, or "
+    "has tasks of zero length.",
     ruled_out_by="Points that differ in more than one thing.",
     remedy="Look at the causes that remain",
     premise="It proposes a change whose effect was measured.",
@@ -95,14 +95,14 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
         why = (
             "so shorter tasks change nothing"
             if times >= NEARLY_ALL
-            else "the rest is the time of the tasks, and how evenly they fill the threads"
+            else "the rest goes to the tasks themselves, and to threads that these fill unevenly"
         )
-        return f"with tasks of no length it took {took} s, {percent(times)} of the time: {why}"
+        return f"with tasks of no length the run took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
             why = "graph, client, scheduler and common links explain the time, and the machine does not"
         elif times <= TOO_LITTLE:
-            why = f"{percent(1 - times)} goes to what only machines have: slow links, memory, the interpreter lock"
+            why = f"{percent(1 - times)} goes to what it leaves out: slow links, memory limits, the interpreter lock"
         else:
             why = f"{percent(1 - times)} goes to the machine (links, memory, locks), the rest to graph and client"
         return f"the simulated cluster took {took} s, so {why}"
@@ -113,9 +113,9 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
         return f"{made:,} partitions instead of {summary.partitions:,} took {took} s: {why}"
     if name == WORKERS and isinstance(before, int) and isinstance(after, int) and after < before:
         why = (
-            "their number limits nothing"
+            "the number of workers does not limit the speed"
             if same
-            else "fewer are faster, so they are in each other's way"
+            else "fewer workers are faster, so more of them get in each other's way"
             if times < 1
             else f"{before / after:.3g} times the workers bring {times:.2f} times the speed"
         )

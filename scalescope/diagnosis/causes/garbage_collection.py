@@ -20,10 +20,10 @@ GARBAGE_COLLECTION = TrialCause(
     title="The garbage collector takes the time of tasks",
     needs="Full collections of Python's garbage collector took at least 10 % of the worker time while tasks ran "
     "(table memory, column collecting).",
-    ruled_out_by="Collections while nothing ran. Collections of younger objects, which are not recorded. "
-    "Tasks that each load the objects anew (task-overhead).",
+    ruled_out_by="Collections while nothing ran. Collections of younger objects, which are not recorded. Tasks that "
+    "each load the same objects again (task-overhead).",
     remedy="Remove calls of `gc.collect()`, keep fewer Python objects (arrays or tables in place of lists and "
-    "dictionaries), or `gc.freeze()` those that stay",
+    "dictionaries), or call `gc.freeze()` once long-lived objects are loaded",
     link="https://docs.python.org/3/library/gc.html#gc.freeze",
     parts=("busy",),
     by_times=True,
@@ -60,7 +60,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
         f"{plural(len(np.unique(worker[found])), 'worker')} for {words.duration(float(collecting.sum()))} while tasks "
         f"ran, most of them `{prefix}`.",
         f"remove calls of `gc.collect()` from `{prefix}`; if there are none, keep fewer Python objects (arrays or "
-        "tables in place of lists and dictionaries), or call `gc.freeze()` once what stays has been loaded",
+        "tables in place of lists and dictionaries), or call `gc.freeze()` once all long-lived objects are loaded",
         Evidence("seconds of full collections", round(float(collecting.sum()), 3), "table memory, column collecting"),
         Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,

@@ -127,18 +127,18 @@ GIL_BOUND = TrialCause(
     code="gil-bound",
     title="Threads wait for the interpreter",
     needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
-    "memory; for one worker in a short trial, facts host.load). Or their threads neither had nor wanted a core for a "
-    "fifth of the busy time outside of calls that wait (table inside). And every third task reached its thread 5 ms "
-    "late: that is how long Python lets another thread keep the lock.",
+    "memory; for one worker in a short trial, facts host.load). Or for a fifth of the busy time, their threads neither "
+    "ran nor wanted a core, although no call was waiting (table inside). In both cases, every third task reached its "
+    "thread 5 ms late: Python lets another thread keep the lock so long.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
-    "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
-    "that share a process are told apart only if scheduler and client are in it, too. Prefect, if more than half of "
-    "the busy time is its own (prefect-overhead).",
+    "get their next task within a millisecond. A host without an idle core could not give a task more. Workers that "
+    "share a process are told apart only if scheduler and client are in it, too. More than half of the busy time was "
+    "in Prefect (prefect-overhead).",
     remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
-    premise="Tasks of one process computed one at a time, on cores that were idle.",
+    premise="Tasks of one process computed one at a time, although other cores were idle.",
     told_by="the same trial with `threads_per_worker=1` and as many workers",
 )
 
@@ -170,7 +170,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
     if one:
-        who, how = "The process of client, scheduler and workers", "`Client(processes=True, threads_per_worker=1)`"
+        who, how = "The one process of client, scheduler and workers", "`Client(processes=True, threads_per_worker=1)`"
     else:
         who = f"{plural(len(names), 'worker')} of {len(attempts.addresses):,}"
         how = f"{observation.trial.point.workers * threads} workers with `threads_per_worker=1` "
@@ -178,7 +178,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     on = f"on {locked.cpu:.2f} cores{room}"
     if by_clocks:
         off = locked.lost_s / observation.seconds("busy")
-        on = f"and for {percent(off)} of their time these neither had a core nor wanted one"
+        on = f"and for {percent(off)} of their time these tasks neither had a core nor wanted one"
     return GIL_BOUND.finding(
         observation,
         locked.lost_s,
@@ -193,7 +193,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
         Evidence(
-            "delay of handing a task to a thread, exceeded by one task in three, s",
+            "seconds until a task reaches its thread, exceeded by one task in three",
             round(float(np.quantile(late, 1 - HANDED_LATE)), 4),
             "table tasks",
         ),

@@ -29,20 +29,20 @@ SLOWER = 1.5  # least ratio of task times without and with a GPU, for the worker
 GPU_MISSING = TrialCause(
     code="gpu-missing",
     title="Tasks need a GPU that is not there",
-    needs="Tasks raised an error of CUDA that says no GPU is seen (events task-erred); or tasks that use the GPU where "
-    "there is one took 1.5 times as long on workers without, at a cost of 10 % of the worker time.",
-    ruled_out_by="Workers that are slow for other reasons (slow-worker): they have GPUs.",
-    remedy="Keep such tasks on workers with a GPU, or give all workers one that CUDA sees",
+    needs="Tasks raised an error of CUDA that says no GPU is seen (events task-erred); or tasks that use a GPU on some "
+    "workers took 1.5 times as long on workers without one, at a cost of 10 % of the worker time.",
+    ruled_out_by="Workers that have GPUs and are slow for other reasons (slow-worker).",
+    remedy="Keep tasks that need a GPU on workers with one, or give all workers a GPU that CUDA sees",
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy", "lost"),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("slow-worker", "retried-tasks", "skewed-tasks", "straggler"),
     without_attempts=True,
     precedence=10,
-    premise="Tasks ran where no GPU is, and others where one is.",
+    premise="Some tasks ran on workers without a GPU, others on workers with one.",
 )
 _PLACE = (
-    "start GPU workers with `--resources GPU=1` and make such tasks under `dask.annotate(resources={'GPU': 1})`, or "
+    "start GPU workers with `--resources GPU=1` and make GPU tasks under `dask.annotate(resources={'GPU': 1})`, or "
     "give every worker a GPU: Slurm `cluster.gpus` (as `--gres=gpu:N`), Kubernetes `cluster.gpus` (as nvidia.com/gpu)"
 )
 
@@ -58,7 +58,7 @@ def gpu_missing(observation: Observation) -> Finding | None:
             observation,
             observation.seconds("lost"),
             f"{words.plural(len(raised), 'task')} needed a GPU that their worker does not see: {raised[0]}{why}.",
-            f"look with `nvidia-smi` and `torch.cuda.is_available()` on a worker; {_PLACE}",
+            f"run `nvidia-smi` and `torch.cuda.is_available()` on such a worker; then {_PLACE}",
             Evidence("tasks that raised", len(raised), "events task-erred"),
             confidence=0.95,
             severity=None if observation.trial.state is TrialState.VALID else Severity.HIGH,
@@ -84,8 +84,8 @@ def gpu_missing(observation: Observation) -> Finding | None:
     return GPU_MISSING.finding(
         observation,
         lost_s,
-        f"Tasks `{worst}` use a GPU where there is one; {int((~with_gpu).sum())} of {len(with_gpu)} workers have "
-        f"none{why}, and there they take {number(times, 2)} times as long: {percent(share)} of the worker time.",
+        f"Tasks `{worst}` use a GPU if their worker has one; {int((~with_gpu).sum())} of {len(with_gpu)} workers have "
+        f"none{why}, and the tasks take {number(times, 2)} times as long there: {percent(share)} of the worker time.",
         _PLACE,
         Evidence("times as long without a GPU", round(times, 2), "table tasks"),
         confidence=0.85,
@@ -97,8 +97,8 @@ GPU_MEMORY_FULL = TrialCause(
     title="The memory of a GPU is full",
     needs="Tasks raised CUDA's error that its memory is full (events task-erred); or dask-cuda moved results between "
     "GPU and host, at a cost of 10 % of the worker time (part `spill`).",
-    ruled_out_by="High use without errors or moves: torch, RMM and JAX keep memory that they do not need at the time. "
-    "Moves that cost less, which are information. Moves by cuDF or RMM within tasks, which are not seen.",
+    ruled_out_by="High use without errors or moves: torch, RMM and JAX keep memory that they do not use at the time. "
+    "Moves that cost less are information. Moves by cuDF or RMM inside tasks are not seen.",
     remedy="Smaller batches, fewer tasks at a time on a GPU, or moving results to the host",
     link="https://docs.rapids.ai/api/dask-cuda/stable/spilling/",
     parts=("lost", "spill", "not_assigned", "transfer"),
@@ -117,7 +117,7 @@ def gpu_memory_full(observation: Observation) -> Finding | None:
         return _moved_to_host(observation)
     most = float(observation.numbers("gpu", "memory").max(initial=0.0))
     totals = [each["memory_total"] for each in facts_of_gpus(observation).values() if "memory_total" in each]
-    seen = f" At most {words.size(most)} of {words.size(min(totals))} were seen in use." if totals and most else ""
+    seen = f" Samples show at most {words.size(most)} of {words.size(min(totals))} in use." if totals and most else ""
     found = None if observation.attempts is None else gpus(observation)
     sharing = max((len(card.workers) for card in found.cards.values()), default=1) if found else 1
     shared = f"; {sharing} workers share a GPU: give each its own" if sharing > 1 else ""
@@ -125,8 +125,8 @@ def gpu_memory_full(observation: Observation) -> Finding | None:
         observation,
         observation.seconds("lost"),
         f"{words.plural(len(raised), 'task')} found the memory of the GPU{names_of_cards(observation)} full.{seen}",
-        "use smaller batches or partitions and fewer tasks at a time on a GPU (`threads_per_worker`)"
-        f"{shared}; in torch `torch.no_grad()` and `del` what is done with, in RAPIDS `dask cuda worker "
+        f"use smaller batches or partitions and fewer tasks at a time on a GPU (`threads_per_worker`){shared}; in "
+        "torch use `torch.no_grad()` and `del` finished tensors, in RAPIDS let `dask cuda worker "
         "--device-memory-limit` and `--enable-cudf-spill` move data to the host",
         Evidence("tasks that raised", len(raised), "events task-erred"),
         Evidence("said", raised[0], "events task-erred"),
@@ -147,7 +147,7 @@ def _moved_to_host(observation: Observation) -> Finding | None:
         f"The memory of the GPUs{names_of_cards(observation)} was full, and dask-cuda moved {words.size(moved)} of "
         f"results to the host and back: {percent(share)} of the worker time.",
         "raise `--device-memory-limit` of `dask cuda worker` if it is below the GPU's memory, use more GPUs or smaller "
-        "partitions, and let go of results that no task needs any more",
+        "partitions, and release results that no task needs any more (`del` their futures)",
         Evidence("bytes moved, both ways", moved, "dask-cuda"),
         Evidence("thread-seconds of moving", round(lost_s, 3), "worker time, part spill"),
         confidence=0.85,
@@ -158,9 +158,9 @@ def _moved_to_host(observation: Observation) -> Finding | None:
 GPU_SLOW = TrialCause(
     code="gpu-slow",
     title="A GPU is slower than the others",
-    needs="A worker is slow at everything (slow-worker), and its GPU is slowed by heat or power brake in 30 % of the "
-    "samples, or more processes use it than the GPUs of the others.",
-    ruled_out_by="Slow workers whose GPUs are alike, as far as NVML tells (slow-worker). A single GPU, or all "
+    needs="A worker is slow at everything (slow-worker), and either heat or a power brake slows its GPU in 30 % of the "
+    "samples, or more processes use this GPU than the GPUs of other workers.",
+    ruled_out_by="Slow workers whose GPUs are alike, as far as NVML tells (slow-worker). A single GPU, or all GPUs "
     "slowed: there is nothing to compare with.",
     remedy="Take the worker out, and look at the cooling and the other processes of its GPU",
     link="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
@@ -180,7 +180,7 @@ def gpu_slow(observation: Observation) -> Finding | None:
     slow = {addresses[worker]: times for worker, times in slow_workers(observation)}
     usual = float(np.median([each["processes"] for each in facts.values()]))
     reasons = {
-        worker: "heat or power brake slow its clock"
+        worker: "heat or power brake slows its clock"
         if facts[worker]["throttled"] >= THROTTLED
         else f"{facts[worker]['processes']} processes use it"
         for worker in slow
@@ -195,8 +195,8 @@ def gpu_slow(observation: Observation) -> Finding | None:
         f"The GPU of worker `{worst}`{observation.place(worst)} is {number(slow[worst], 2)} times slower than the "
         f"others at the same tasks, which costs {percent(observation.share_of(slower.lost_s))} of the worker time: "
         f"{reasons[worst]}.",
-        f"take {words.some(sorted(reasons))} out (`client.retire_workers`; Slurm `--exclude`, Kubernetes "
-        "`cluster.node_selector`), and look with `nvidia-smi -q -d PERFORMANCE,PIDS` there",
+        f"do not use {words.some(sorted(reasons))} (`client.retire_workers`; Slurm `--exclude`, Kubernetes "
+        "`cluster.node_selector`), and run `nvidia-smi -q -d PERFORMANCE,PIDS` on that host",
         Evidence("times slower", round(slow[worst], 2), f"table tasks, worker {worst}"),
         Evidence("share of samples with a slowed clock", round(facts[worst]["throttled"], 3), "NVML"),
         Evidence("processes on the GPU", facts[worst]["processes"], "NVML"),

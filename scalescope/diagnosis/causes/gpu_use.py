@@ -23,7 +23,7 @@ PREFETCH = "`torch.utils.data.DataLoader(..., num_workers=4, prefetch_factor=2)`
 GPU_STARVED = TrialCause(
     code="gpu-starved",
     title="The GPU waits for its tasks",
-    needs="Tasks that use the GPU (5 % utilisation, or copies) held it while it computed less than 80 % of the time, "
+    needs="While tasks that use the GPU (5 % utilisation, or copies) ran, the GPU computed less than 80 % of the time, "
     "and their threads spent at least 10 % of the worker time on something else meanwhile (table gpu).",
     ruled_out_by="Tasks that never use the GPU (gpu-unused). A GPU that is idle because its worker has no task: the "
     "other parts of worker time say why.",
@@ -61,22 +61,22 @@ def gpu_starved(observation: Observation) -> Finding | None:
     more = (
         f"let {wanted} tasks at a time feed each GPU instead of {number(now, 2)}: `{THREADS}={threads}`"
         if wanted <= MOST
-        else f"let more tasks at a time feed each GPU (`{THREADS}`): it would take {wanted}"
+        else f"let more tasks at a time feed each GPU (`{THREADS}`): to keep it busy takes {wanted}"
     )
     helps = part in ("loading", "waiting") and wanted <= MOST
     return GPU_STARVED.finding(
         observation,
         lost_s,
-        f"GPUs{names_of_cards(observation)} computed {percent(busy)} of the time in which tasks such as `{worst}` held "
-        f"them. {percent(seconds[part] / lost_s)} of the rest the tasks {_DID[part]}; it costs {percent(share)} of "
-        "the worker time.",
+        f"GPUs{names_of_cards(observation)} computed {percent(busy)} of the time in which tasks such as `{worst}` ran "
+        f"on them. For {percent(seconds[part] / lost_s)} of the rest, the tasks {_DID[part]}. The idle GPU costs "
+        f"{percent(share)} of the worker time.",
         Remedy(
             {
-                "loading": f"load ahead of the GPU, in torch with {PREFETCH}, or {more}",
-                "waiting": f"{more}, one waits while another computes; or fetch ahead in a thread",
+                "loading": f"load the next data while the GPU computes, in torch with {PREFETCH}, or {more}",
+                "waiting": f"{more}, so that one computes while another waits; or fetch the next data in a thread",
                 "python": "give the GPU more work per call: larger batches, `torch.compile`, CUDA graphs, CuPy or cuDF "
-                "instead of loops; more tasks at a time help in processes of their own (`workers`), not in threads",
-                "copying": "copy less, and while the GPU computes: pinned memory and `tensor.to('cuda', "
+                "instead of loops; more tasks at a time help only in separate processes (`workers`), not in threads",
+                "copying": "copy less, and copy while the GPU computes: pinned memory and `tensor.to('cuda', "
                 "non_blocking=True)`; leave results on the GPU between tasks, as CuPy and cuDF with `dask cuda worker` "
                 "do",
             }[part],
@@ -94,8 +94,8 @@ GPU_CONTENDED = TrialCause(
     title="Tasks wait for the same GPU",
     needs="While tasks ran, a GPU computed at least 90 % of the time, at least 1.5 tasks at a time waited for it "
     "(copies, synchronisation), and these waits cost at least 10 % of the worker time (table gpu).",
-    ruled_out_by="A GPU that is not always busy: sharing fills it. Kernels that fill a part of the card and gain from "
-    "sharing look the same to NVML; a sweep of the threads tells.",
+    ruled_out_by="A GPU that is not always busy: sharing makes use of it. To NVML, kernels that fill only part of the "
+    "card (and gain from sharing) look the same; a sweep over threads tells them apart.",
     remedy="Give each worker a GPU of its own, or let fewer tasks at a time use one",
     link="https://docs.rapids.ai/api/dask-cuda/stable/",
     parts=("busy",),
@@ -128,7 +128,7 @@ def gpu_contended(observation: Observation) -> Finding | None:
         f"{sharing} with {waiting} tasks waiting at a time share a GPU{names_of_cards(observation)} that was always "
         f"busy: they wait for each other for {percent(share)} of the worker time.",
         "give each worker a GPU of its own (Slurm: `cluster.gpus`, as `--gres=gpu:N`; Kubernetes: `cluster.gpus=1`, as "
-        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this one: they finish as "
+        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this GPU: the work ends as "
         "early",
         Evidence("tasks that wait for the GPU at a time", round(worst.queued, 2), "table gpu, doing copying"),
         Evidence("workers on that GPU", len(worst.workers), "table gpu"),
@@ -143,7 +143,7 @@ GPU_UNUSED = TrialCause(
     needs="At least 10 % of the worker time passed on workers with a GPU in tasks that do not use it, while other "
     "tasks of the trial use theirs, or the cluster was asked for GPUs (table gpu).",
     ruled_out_by="A host that happens to have a GPU which the workload never uses.",
-    remedy="Run such tasks on workers without a GPU, or make torch or CuPy see it",
+    remedy="Run tasks that use no GPU on workers without one, or make torch or CuPy see the GPU",
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy",),
     changes=(Term.THREADS,),
@@ -164,17 +164,17 @@ def gpu_unused(observation: Observation) -> Finding | None:
         return None
     longest = max(seconds, key=seconds.__getitem__)
     remedy = (
-        "run them on workers without a GPU: start GPU workers with `--resources GPU=1` and make only the tasks that "
-        "need one under `dask.annotate(resources={'GPU': 1})`; let groups of workers (`cluster.groups`) have fewer GPUs"
+        "run these tasks elsewhere: start GPU workers with `--resources GPU=1` and make only the tasks that need one "
+        "under `dask.annotate(resources={'GPU': 1})`; let groups of workers (`cluster.groups`) have fewer GPUs"
         if using
-        else "look whether `torch.cuda.is_available()` holds on a worker (`client.run`): a torch built for the CPU "
-        "does not see a GPU; or ask for workers without GPUs"
+        else "check `client.run(torch.cuda.is_available)`: a torch built for the CPU does not see a GPU; or ask for "
+        "workers without GPUs"
     )
     return GPU_UNUSED.finding(
         observation,
         lost_s,
         f"Workers with a GPU{names_of_cards(observation)} spent {percent(share)} of the worker time on tasks that do "
-        f"not use it, such as `{longest}`" + ("." if using else ", and on no others: no GPU of this cluster was used."),
+        f"not use it, such as `{longest}`" + ("." if using else ", and on no others: the GPUs were not used."),
         remedy,
         Evidence("thread-seconds of such tasks", round(lost_s, 3), "table gpu"),
         Evidence("prefixes that use the GPU", ", ".join(sorted(using)) or "none", "table gpu"),

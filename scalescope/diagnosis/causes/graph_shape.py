@@ -29,7 +29,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     changes=(Term.THREADS,),
     workers_unused=True,
     excusable=True,
-    premise="There are fewer items than threads, and fewer workers are as fast.",
+    premise="There are fewer items than threads, so fewer workers are as fast.",
 )
 
 
@@ -82,18 +82,18 @@ def sequential_graph(case: SweepCase) -> Finding | None:
     if path_s > MUCH_BETWEEN * span_s:
         busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks, so that less time passes between them"
         why = (
-            f": the longest path takes {number(path_s)} s, {number(span_s)} of them in tasks, the rest to fetch their "
-            "inputs and to hand them over."
+            f": the longest path takes {number(path_s)} s, {number(span_s)} s of that in tasks, the rest to fetch "
+            "their inputs and to hand tasks to threads."
         )
     return SEQUENTIAL_GRAPH.finding(
         Severity.MEDIUM,
-        f"{asked_and_used(worst, metrics)}: its {plural(metrics.tasks, 'task')} depend on each other so that no more "
+        f"{asked_and_used(worst, metrics)}: the {plural(metrics.tasks, 'task')} depend on each other so that no more "
         f"than {number(busy)} threads can be busy on average{why}",
         f"shorten the longest dependency path ({number(span_s)} s): where results are combined one after another, "
         f"combine them pairwise, in a tree{fewer}; or ask for about {max(1, math.ceil(busy)):,} threads",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
-        Evidence("that path with fetching and handing over, s", path_s, "tables tasks and dependencies"),
+        Evidence("that path with fetching inputs and handing over, s", path_s, "tables tasks and dependencies"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
         confidence=0.9,
         points=points_of(found),
@@ -104,13 +104,13 @@ def sequential_graph(case: SweepCase) -> Finding | None:
 UNEVEN_WAVES = SweepCause(
     code="uneven-waves",
     title="The last wave is not full",
-    needs="There are more tasks than threads, and the idle time is within 5 % of what equal tasks leave in their "
-    "last wave.",
+    needs="There are more tasks than threads, and the idle time differs by at most 5 % from that of equally long tasks "
+    "whose last wave does not fill the threads.",
     ruled_out_by="Long tasks (straggler, skewed-tasks).",
     remedy="Make the number of tasks a multiple of the threads, or the tasks smaller",
     parts=WITHOUT_TASKS,
     excusable=True,
-    premise="Tasks of equal length are divided by the number of threads.",
+    premise="Equally long tasks run in waves of as many tasks as there are threads.",
 )
 
 

@@ -28,17 +28,17 @@ from scalescope.model.words import percent, plural
 LARGE_GRAPH = TrialCause(
     code="large-graph",
     title="The graph itself is large",
-    needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, or 1 MB and ten times the tasks that were "
-    "needed; and for at least 10 % of the worker time threads had nothing to do while it was sent or taken in.",
-    ruled_out_by="The graph was taken in quickly compared with its run, or while threads worked on another one. The "
-    "graph was small, and the scheduler busy with something else.",
-    remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks. Tasks that "
-    "nothing needs: `dask.optimize` before it is computed",
+    needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, or 1 MB and ten times the tasks needed; and "
+    "for at least 10 % of the worker time threads had nothing to do while it was sent, or read by the scheduler.",
+    ruled_out_by="The scheduler read the graph quickly compared with its run, or while threads worked on another "
+    "graph. The graph was small, and the scheduler was busy with something else.",
+    remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks. Tasks whose "
+    "results nothing needs: `dask.optimize` the collection first",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("no_runnable_task", "client"),
     changes=(Term.CLIENT,),
-    in_a_flow="load large objects in a task and pass its future on (`{task}.map(items, unmapped(data.submit()))`), or "
-    "pass paths instead; make fewer tasks that each do more",
+    in_a_flow="load large objects in a task and pass on the future of that task (`{task}.map(items, "
+    "unmapped(data.submit()))`), or pass paths instead; make fewer tasks that each do more",
     premise="The bytes and tasks of the graph are recorded.",
 )
 
@@ -77,12 +77,12 @@ def large_graph(observation: Observation) -> Finding | None:
     worst = int(np.flatnonzero(which)[(sent.seconds + 1e-9 * sent.nbytes)[which].argmax()])
     nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
     by_bytes = nbytes >= LARGE_BYTES
-    wanted, several = max(observation.threads * 10, 1), "functions that do several steps"
+    wanted, several = max(observation.threads * 10, 1), "functions that do several steps in one task"
     fewer = Remedy(
-        "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
-        f"{wanted:,} tasks per step, or {several}",
+        f"make fewer tasks: larger chunks or partitions, `blocksize=` or `npartitions=` for about {wanted:,} tasks per "
+        f"step, or {several}",
         premise=Premise("A step has more tasks now.", lambda trial: _widest(trial)[1] >= ENOUGH * wanted),
-        otherwise=Remedy(f"make fewer tasks of it: {several}"),
+        otherwise=Remedy(f"make fewer tasks: {several}"),
     )
     elsewhere = Remedy(
         f"take large objects out of the calls: load them within tasks, or {SCATTER}",
@@ -99,8 +99,8 @@ def large_graph(observation: Observation) -> Finding | None:
     if needless(observation)[worst]:
         remedy, of_what = ONLY_NEEDED, ""
         every = int(all_tasks(observation)[worst])
-        one = f"a graph of {every:,} tasks and {words.size(nbytes)}, of which it needed {tasks:,},"
-    took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
+        one = f"a graph of {every:,} tasks and {words.size(nbytes)} (only {tasks:,} needed)"
+    took = f"The scheduler needed {words.duration(longest_s)} to read {one}"
     if under_way_s > lost_s / 2:
         took = f"The client needed {words.duration(under_way_s / observation.threads)} to send {one}"
     elif in_loop is not None:
@@ -115,7 +115,7 @@ def large_graph(observation: Observation) -> Finding | None:
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),
-        Evidence("seconds to take it in", round(longest_s, 3), "table graphs"),
+        Evidence("seconds to read it", round(longest_s, 3), "table graphs"),
         Evidence("graphs so large", int(which.sum()), "table graphs"),
         Evidence("thread-seconds while graphs were under way", round(under_way_s, 3), "tables client and tasks"),
         Evidence(

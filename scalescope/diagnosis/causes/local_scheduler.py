@@ -16,17 +16,17 @@ RUN = "client.run"
 SAID = {
     LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
-        "take `scheduler=` out of that call (or out of `dask.config`): without it, Dask computes on the cluster",
+        "remove `scheduler=` from that call (or from `dask.config`): Dask then computes on the cluster",
     ),
     JOBLIB: (
-        "joblib at {where} computed without it, in a backend of its own",
-        "call it under `joblib.parallel_config(backend='dask')`, and without `backend=` or `require=` in "
-        "`Parallel(...)`, which win",
+        "joblib at {where} computed with another backend than Dask's",
+        "call joblib under `joblib.parallel_config(backend='dask')`, and remove `backend=` and `require=` from "
+        "`Parallel(...)`, which override that",
     ),
     RUN: (
         "`client.run` at {where} ran a function in the event loops of workers, and waited for it each time",
-        "make tasks of it, all before the first result is awaited: `client.submit(f, ..., workers=[address])`, then "
-        "`client.gather(futures)`",
+        "turn these calls into tasks, all sent before the first result is awaited: `client.submit(f, ..., "
+        "workers=[address])`, then `client.gather(futures)`",
     ),
 }
 
@@ -37,7 +37,7 @@ LOCAL_SCHEDULER = TrialCause(
     "`sync`) computed in the client's process, or joblib with another backend than Dask's, while the cluster had no "
     "task. Or there was no task at all, and `client.run` did the work.",
     ruled_out_by="Code of the client's own (client-busy). Tasks that ran on the cluster meanwhile.",
-    remedy="Compute on the cluster: without `scheduler=`",
+    remedy="Compute on the cluster: remove `scheduler=`",
     link="https://docs.dask.org/en/stable/scheduling.html#configuration",
     parts=("client",),
     predicts=False,

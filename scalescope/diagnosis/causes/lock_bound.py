@@ -18,17 +18,17 @@ REMEDIES = {
     "database that takes several writers",
     "commit": "write in one task at the end, or use a database that takes several writers",
     FROM_ARRAY: "pass `lock=False` to `from_array`, if several threads may read its source at once (Zarr, memory maps, "
-    "NumPy); else use processes of one thread (`threads_per_worker=1`), each of which has a lock of its own",
-    "get": "let the pool have as many entries as there are threads",
+    "NumPy); else use processes with one thread (`threads_per_worker=1`): each process has its own lock",
+    "get": "make the pool as large as the number of threads",
 }
 OTHERWISE = (
-    "guard only the lines that need it, have one lock (or one handle of the library) for each file or thread, or use "
-    "processes (`threads_per_worker=1`) where the lock is one of the process"
+    "guard only the lines that need it, use one lock (or one library handle) per file or thread, or use processes "
+    "(`threads_per_worker=1`) if the lock belongs to the process"
 )
 
 TURNS = (
-    "find what serves one task at a time there (a lock file, a server with one thread, a limit of calls) and widen it, "
-    "or ask it for more at once; more threads or workers would only wait as well"
+    "find what serves only one task at a time at that line (a lock file, a server with one thread, a limit on calls), "
+    "and let it serve more, or ask for more per call; more threads or workers would only wait, too"
 )
 
 LOCK_BOUND = TrialCause(
@@ -37,10 +37,10 @@ LOCK_BOUND = TrialCause(
     needs="For at least 10 % of the worker time, threads of tasks were off the cores (table inside) in one of these: a "
     "call that takes a lock (`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken); a call of a "
     "database or a pool, by tasks that ran at once and never ended together; or any other call that waits, if the "
-    "shortest task also took far less time than most: nobody was ahead of it.",
+    "shortest task also took far less time than most, as if no other task was ahead in a queue.",
     ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
-    remedy="Hold the lock for less, or have several: more threads only wait for it",
+    remedy="Hold the lock for a shorter time, or use several locks: more threads would only wait, too",
     link="https://docs.python.org/3/library/threading.html#lock-objects",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
@@ -49,7 +49,7 @@ LOCK_BOUND = TrialCause(
         *("sequential-graph", "uneven-waves"),
     ),
     premise="Samples show the lock: more threads would wait for it as well.",
-    told_by="the same trial with one thread in all",
+    told_by="the same trial with a single thread",
 )
 
 

@@ -33,7 +33,7 @@ from scalescope.model.standstill import ALL_PAUSED, PAUSED
 from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
-KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
+KEPT_BESIDES = "find what the tasks keep in memory besides their results (caches, globals, leaks)"
 MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # advice for workers of one thread
 MOSTLY = 0.5  # share that counts as most
 UNUSED = 1 / 3  # least share of the held results that no task needs any more, for their release to be the remedy
@@ -45,7 +45,7 @@ MEMORY_SPILL = TrialCause(
     title="Results do not fit into memory",
     needs="At least 10 % of the worker time went to writing results to disk or reading them back, in tasks or in the "
     "event loops of workers while tasks waited (part `spill`, table fine_metrics), or to pauses for lack of memory.",
-    ruled_out_by="Spilling while the threads compute: it costs nothing, and is information, with its bytes. "
+    ruled_out_by="Spilling while the threads compute costs nothing: the finding is then information, with the bytes. "
     "dask-cuda moved results from GPUs to the host (gpu-memory-full).",
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
@@ -90,12 +90,12 @@ def memory_spill(observation: Observation) -> Finding | None:
 def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | None, share: float) -> Finding | None:
     if disk.written < WORTH_TELLING or held is None:
         return None
-    back = f"{words.size(disk.read)} of it were" if disk.read else "nothing of it was"
+    back = f"{words.size(disk.read)} of it were" if disk.read else "none of it was"
     return MEMORY_SPILL.finding(
         observation,
         disk.lost_s,
-        f"{words.size(disk.written)} of results were written to disk, and {back} read back, which cost "
-        f"{percent(share)} of the worker time: {_need(observation, held)}.",
+        f"{words.size(disk.written)} of results were written to disk, and {back} read back: a cost of {percent(share)} "
+        f"of the worker time: {_need(observation, held)}.",
         _remedy(observation, held),
         *_where(disk, 0.0),
         *_evidence(held),
@@ -142,9 +142,8 @@ def _words(observation: Observation, held: HeldResults) -> str:
     if held.kept < UNUSED:
         return more
     return (
-        f"let go of the results of `{held.kept_prefix}` that no task needs any more: `del` the futures or the "
-        "persisted collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; "
-        f"else {more}"
+        f"release the results of `{held.kept_prefix}` that no task needs any more: `del` the futures or the persisted "
+        f"collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; else {more}"
     )
 
 
@@ -186,8 +185,8 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
         return ()
     return (
         Evidence("most bytes of results at once, all workers", int(held.nbytes), "table memory, column managed"),
-        Evidence(f"share of `{held.prefix}` in them", round(held.part, 3), "table tasks, column nbytes"),
-        Evidence("share of them that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
+        Evidence(f"share of `{held.prefix}` in these bytes", round(held.part, 3), "table tasks, column nbytes"),
+        Evidence("share of these that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
         Evidence("memory limit of a worker", int(held.limit), "table workers"),
     )
 
@@ -195,10 +194,10 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
 def unmanaged_remedy(observation: Observation, kept: KeptMemory) -> str:
     """Remedy for memory that tasks take besides their results."""
     several = SEVERAL_THREADS.holds(observation)
-    less = "let it need less at once"
+    less = "let it need less memory at once"
     if kept.stays:
         less = f"free what `{kept.prefix}` keeps besides its results (a cache, a global, buffers of a library)"
-    fewer = ", run fewer at once (`threads_per_worker`)" if several and not kept.stays else ""
+    fewer = ", run fewer of these tasks at once (`threads_per_worker`)" if several and not kept.stays else ""
     limit = Remedy(give_each(kept.fits), premise=host_has(kept.fits))
     enough = kept.fits >= ENOUGH * limit_of_workers(observation)
     return Remedy.options(observation, Remedy(f"{less}{fewer}"), *([limit] if enough else [])).text
@@ -208,8 +207,8 @@ def _kept_evidence(kept: KeptMemory | None) -> tuple[Evidence, ...]:
     if kept is None:
         return ()
     return (
-        Evidence("most bytes of the process of a worker", int(kept.resident), "table memory, facts standstill"),
-        Evidence("bytes of results in it then", int(kept.managed), "table memory, facts standstill"),
+        Evidence("most bytes in the process of one worker", int(kept.resident), "table memory, facts standstill"),
+        Evidence("bytes of results in that process then", int(kept.managed), "table memory, facts standstill"),
         Evidence(f"tasks `{kept.prefix}` that had ended there", kept.ended, "table tasks"),
     )
 
@@ -218,10 +217,10 @@ MEMORY_PAUSED = TrialCause(
     code="memory-paused",
     title="Workers paused for their memory",
     needs="Workers changed their status to `paused` (events worker-status-change), and at least 10 % of the worker "
-    "time was idle in such pauses while tasks waited, or afterwards, because work had gone to other workers meanwhile.",
-    ruled_out_by="No task waited for a thread meanwhile. As many threads were idle before the pause.",
-    remedy="Give each worker more memory or fewer threads, or use smaller partitions. If Dask knows of little of "
-    "that memory, find what the tasks keep",
+    "time was idle in these pauses while tasks waited, or after them, because the work had gone to other workers.",
+    ruled_out_by="No task waited for a thread meanwhile. Just as many threads were idle before the pause.",
+    remedy="Give each worker more memory or fewer threads, or use smaller partitions. If little of that memory holds "
+    "results, find what else the tasks keep",
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused", "not_assigned"),
     without_attempts=True,

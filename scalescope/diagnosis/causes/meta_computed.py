@@ -16,16 +16,16 @@ LEARN = ("from_delayed", "to_dataframe")
 
 META_COMPUTED = TrialCause(
     code="meta-computed",
-    title="A partition computed for its columns",
+    title="A partition computed just to learn its columns",
     needs="The client waited for tasks that it had sent in `from_delayed` or `to_dataframe`. These tasks, which run "
     "again when the collection is computed, and the threads that were idle meanwhile cost 10 % of the worker time.",
-    ruled_out_by="Other tasks that kept the threads busy meanwhile. Tasks that were sent before, and are kept: the "
-    "calls only wait for them. A function that Dask calls in the client for its meta (client-busy).",
-    remedy="Say which columns there are (`meta=`)",
+    ruled_out_by="Other tasks that kept the threads busy meanwhile. Tasks that were sent earlier, and whose results "
+    "are kept: the calls only wait for these. A function that Dask calls in the client for its meta (client-busy).",
+    remedy="Tell Dask the columns (`meta=`)",
     link="https://docs.dask.org/en/stable/generated/dask.dataframe.from_delayed.html",
     parts=("busy", "no_runnable_task"),
     changes=(Term.WORK,),
-    premise="These calls compute nothing where they get `meta`.",
+    premise="With `meta`, these calls compute nothing.",
 )
 
 
@@ -47,8 +47,8 @@ def meta_computed(observation: Observation) -> Finding | None:
     return META_COMPUTED.finding(
         observation,
         lost_s,
-        f"The client waited {duration(waited_s)} in `{call}` at {where}: to learn which columns there are, "
-        f"Dask computed {plural(int(own.sum()), 'task')} such as `{prefix}`, and computes them again with the others: "
+        f"The client waited {duration(waited_s)} in `{call}` at {where}: to learn the columns, Dask computed "
+        f"{plural(int(own.sum()), 'task')} such as `{prefix}`, and computes the same again with the whole collection: "
         f"{percent(share)} of the worker time.",
         Remedy(
             f"pass `meta=`, an empty DataFrame with these columns, to `{call.rpartition('.')[2]}`",

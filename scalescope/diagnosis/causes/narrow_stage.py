@@ -26,11 +26,11 @@ NARROW_STAGE = TrialCause(
     title="One stage has too few tasks",
     needs="A stage had fewer tasks than threads, and idle threads during it cost at least 10 % of the worker time. "
     "Another stage had at least twice as many tasks, and more than half as many as there are threads.",
-    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need up to 8 of their own kind "
-    "(sequential-graph, or a tree), or were sent one by one (results-awaited-in-loop, slow-submission). One of many "
-    "tasks was long (straggler). Its tasks wait for tasks of their own (nested-client).",
+    ruled_out_by="All stages are as narrow (too-few-partitions). The tasks of the stage need up to 8 tasks of the same "
+    "stage (sequential-graph, or a tree), or were sent one by one (results-awaited-in-loop, slow-submission). One of "
+    "many tasks was long (straggler). The tasks wait for tasks that they sent (nested-client).",
     remedy="Cut that stage into more tasks (repartition before it, `split_every=` in reductions), or let other work "
-    "run beside it",
+    "run meanwhile",
     link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN,),
@@ -62,9 +62,9 @@ def narrow_stage(observation: Observation) -> Finding | None:
     threads = observation.threads
     times = f" in each of {worst.batches:,} rounds" if worst.batches > 1 else ""
     act = (
-        "cut its work into parts, and combine their results in a tree (`split_every=`), or let other work run beside it"
+        "cut its work into parts, and combine their results in a tree (`split_every=`), or let other work run meanwhile"
         if worst.tasks == 1
-        else f"make at least {threads:,} tasks of it (`repartition`, `rechunk` or more items before it)"
+        else f"cut its work into at least {threads:,} tasks (`repartition`, `rechunk` or more items before it)"
     )
     more = f", the worst of {plural(len(found), 'such stage')}" if len(found) > 1 else ""
     return NARROW_STAGE.finding(

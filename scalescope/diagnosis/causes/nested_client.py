@@ -18,7 +18,7 @@ from scalescope.model.words import percent, plural
 BEAM_TASK = "apply_dofn_to_bundle"  # prefix of the tasks of a ParDo of Beam's Dask runner
 BEAM_SIDE_INPUTS = (
     "Beam's Dask runner computes a side input within the task that reads it: combine with "
-    "`CombineGlobally(...).without_defaults()`, which needs none, and pass small values as arguments"
+    "`CombineGlobally(...).without_defaults()`, which needs no side input, and pass small values as arguments"
 )
 
 NESTED_CLIENT = TrialCause(
@@ -28,7 +28,7 @@ NESTED_CLIENT = TrialCause(
     "threads, while they sent graph after graph and threads were idle, or while bundles of Beam computed a side "
     "input again. Or nothing moved when the trial was stopped: tasks that waited for results held all threads of a "
     "worker, and other tasks lacked a thread.",
-    ruled_out_by="Tasks gave up their threads (`worker_client()`) and kept all threads busy with what they sent. "
+    ruled_out_by="Tasks gave up their threads (`worker_client()`), and the tasks that they sent kept all threads busy. "
     "Tasks that ended before the tasks that they had sent did not wait for these.",
     remedy="Submit from the client and pass futures as arguments, or use `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
@@ -71,10 +71,10 @@ def nested_client(observation: Observation) -> Finding | None:
     prefix, count = names[int(np.bincount(place[parents]).argmax())], len(parents)
     their, threads, they = ("its", "thread", "it") if count == 1 else ("their", "threads", "they")
     how = f"gave up {their} {threads}, but" if seceded else f"held {their} {threads} while {they} waited, having"
-    wrap = "" if seceded else "; or let it give up its thread with `with worker_client() as client:`"
+    wrap = "" if seceded else "; or let the task give up its thread with `with worker_client() as client:`"
     remedy = (
-        f"let the client send what `{prefix}` sends: pass futures on as arguments instead of calling `get_client()` in "
-        f"the task{wrap}"
+        f"let the client send the tasks that `{prefix}` sends: pass futures as arguments instead of calling "
+        f"`get_client()` in the task{wrap}"
     )
     if prefix == BEAM_TASK or again_s:
         remedy = BEAM_SIDE_INPUTS
@@ -117,7 +117,7 @@ def _deadlock(observation: Observation) -> Finding | None:
         f"{plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of {plural(found.threads, 'thread')} and waited "
         f"for results in `{worst.call}` at {worst.where}, while {plural(starved, 'task')} lacked a thread.",
         f"let `{worst.prefix}` give up its thread while it waits (`with worker_client() as client:`, `secede()`), or "
-        "let the client send what it sends and pass futures on as arguments",
+        "let the client send those tasks and pass their futures as arguments",
         Evidence("threads held by tasks that wait for results", tasks, "facts standstill"),
         Evidence("tasks that only lack a thread", starved, "facts standstill"),
         confidence=0.95,

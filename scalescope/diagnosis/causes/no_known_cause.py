@@ -32,7 +32,7 @@ def healthy(case: SweepCase) -> Finding:
     rest = ""
     if len(good) < len(case.measured):
         where = f"{len(good):,} of {points}"
-        rest = "; at the others the number of tasks allows no more"
+        rest = "; at the other points, too few tasks can run at once to use more threads"
     if good:
         lowest = min(good, key=lambda summary: summary.share_here(*WORKING))
         share = lowest.share_here(*WORKING)
@@ -43,7 +43,7 @@ def healthy(case: SweepCase) -> Finding:
         busy = percent(good[0].share_here(*WORKING))
         summary = f"No fault found: {busy} of the worker time was busy{_left_out(good[0])}."
     elif case.ran and case.measured:
-        summary = "No fault found: the number of tasks allows no more."
+        summary = "No fault found: too few tasks can run at once to use more threads."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
 
 
@@ -63,12 +63,12 @@ def is_trifle(metrics: Metrics) -> bool:
 
 TOO_SHORT = SweepCause(
     code="too-short",
-    title="Too short to say",
-    needs="In real time, every call took less than 2 s, and its tasks together less than 0.5 s.",
+    title="Too short to judge",
+    needs="Measured in real time, every call took less than 2 s, and the tasks of each call less than 0.5 s together.",
     ruled_out_by="A longer call, or more work. Simulated time, which has no noise.",
-    remedy="Give it more to do, then look again",
+    remedy="Give the workload more to do, then measure again",
     precedence=55,
-    premise="It proposes a longer measurement, and promises nothing.",
+    premise="The remedy is a longer measurement, which promises no gain.",
 )
 
 
@@ -82,7 +82,7 @@ def too_short(case: SweepCase) -> Finding | None:
     work, call = words.duration(longest.work_s), words.duration(longest.elapsed_s)
     return TOO_SHORT.finding(
         Severity.INFO,
-        f"Too little work to judge ({work}, in a call of {call}): nothing to gain.",
+        f"Too little work to judge: the tasks took {work}, in a call of {call}; give the workload more to do.",
         "",
         Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest of them"),
         Evidence("thread-seconds in tasks", round(longest.work_s, 3), "table tasks"),
@@ -96,12 +96,12 @@ MOSTLY = 0.5  # share of the idle worker time that known causes must explain; if
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
     title="Idle, and nothing shows why",
-    needs="At least 30 % of the worker time was not busy, without what passed while the script waited for another "
-    "cluster. The structure of the graph does not show why, and other findings explain less than half of it.",
+    needs="At least 30 % of the worker time was not busy (not counting time in which the script waited for another "
+    "cluster). The structure of the graph does not show why, and other findings explain less than half of it.",
     ruled_out_by="Any other cause that explains most of it.",
-    remedy="Run the experiment that the finding names for the largest part of the lost time",
+    remedy="Run the experiment that the finding names: it tests the largest part of the lost time",
     precedence=LAST + 1,
-    premise="It proposes an experiment, and promises nothing.",
+    premise="The remedy is an experiment, which promises no gain.",
 )
 
 
@@ -123,7 +123,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
     if 0 < worst.cores < worst.point.threads:
         workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
-        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute and share the cores."
+        said = f"{workers} on {cores}: {said[:-1]} (or tasks compute and share the cores)."
         remedy = f"ask for at most {plural(worst.cores, 'thread')} on this host if tasks compute; else {remedy}"
     return UNKNOWN.finding(
         Severity.MEDIUM,
@@ -143,11 +143,11 @@ OF_A_SCRIPT = {
 }
 # What to try next with a sweep, which can vary more than a script or block.
 NEXT_EXPERIMENT: dict[str, str] = {
-    "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",
-    "serialisation": "next, look for large objects inside tasks (scatter them) and run again",
+    "transfer": "next, run with larger inputs per task or fewer workers: transfer should shrink",
+    "serialisation": "next, look for large objects in the arguments of tasks, scatter them, and run again",
     "spill": "next, run with more memory per worker or smaller partitions: spilling should end",
     "paused": "next, run with more memory per worker or smaller partitions: workers should no longer pause",
-    "no_runnable_task": "next, double the partitions (or items) at this point: if the time falls, there were too few",
+    "no_runnable_task": "next, double the partitions (or items) at this point: if that is faster, there were too few",
     "client": "next, see what the client does at the lines in table `client`, and move it into tasks",
     "not_assigned": "next, run this point with `-c simulated --cluster-option scheduler_us=0`: if the idle time goes, "
     "the scheduler is the limit, and tasks should be longer",

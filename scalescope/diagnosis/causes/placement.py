@@ -17,14 +17,14 @@ from scalescope.model.words import percent, plural
 LATE_WORKERS = TrialCause(
     code="late-workers",
     title="Workers joined after the work began",
-    needs="Workers joined after the first task was known. Tasks waited before they came, or waited on other workers "
-    "while the newcomers were idle.",
-    ruled_out_by="Workers that replaced others (worker-died). Too few tasks to use them. Restricted tasks, which may "
-    "not move (worker-restriction).",
+    needs="Workers joined after the first task was known. Tasks waited for a thread before these workers came, or "
+    "waited on other workers while the new ones were idle.",
+    ruled_out_by="Workers that replaced others (worker-died). Too few tasks to use the late workers. Restricted tasks, "
+    "which may not move (worker-restriction).",
     remedy="Call `client.wait_for_workers(n)` before the first task is sent",
     link="https://github.com/dask/distributed/issues/5599",
     parts=("late_start", "not_assigned"),
-    premise="Tasks waited on other workers until these had come.",
+    premise="Tasks waited on other workers until the late ones had joined.",
 )
 
 
@@ -50,12 +50,12 @@ def late_workers(observation: Observation) -> Finding | None:
             saved_s=placed_anywhere_saves_s(observation),
             premise=_worth_waiting(float(joined.max())),
             otherwise=Remedy(
-                f"start {plural(len(names), 'worker')} before the work begins: waiting takes longer than it saves",
+                f"start {plural(len(names), 'worker')} before the script: waiting in it costs more than it saves",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
         ),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
-        Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
+        Evidence("seconds until the last of them joined", round(float(joined.max()), 3), "table workers"),
         Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
@@ -73,11 +73,11 @@ def _worth_waiting(until_s: float) -> Premise[Observation]:
 DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
-    needs="Tasks that may run anywhere waited behind others on the workers that hold their inputs (a quarter of the "
-    "workers at most, where inputs were not recorded), while threads of workers that had joined before were idle.",
-    ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined when the tasks waited already "
+    needs="Tasks that may run anywhere waited behind others on the workers that hold their inputs (if inputs were not "
+    "recorded: on at most a quarter of the workers), while threads of workers that had joined before were idle.",
+    ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined while tasks were waiting "
     "(late-workers). Idle threads on the same workers (tiny-tasks).",
-    remedy="Divide or replicate the input, or tell Dask how long the tasks take so that it moves them",
+    remedy="Divide or replicate the input, or tell Dask how long the tasks take, so that Dask moves them",
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
     workers_unused=True,
@@ -121,12 +121,12 @@ def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tupl
         made_by = observation.measured.prefix[local.source]
         return (
             f"which hold their input `{name}` ({nbytes})",
-            f"copy the result of `{made_by}` to all workers first (`client.replicate`), or divide it into several tasks"
+            f"copy the result of `{made_by}` to all workers first (`client.replicate`), or split it over several tasks"
             + (f"{durations}, so that work stealing moves them" if durations else ""),
         )
     if local.recorded and local.source != SCATTERED:
         spread = (
-            "make more and smaller inputs, so that more workers hold some: to move these takes longer than the tasks"
+            "make more and smaller inputs, so that more workers hold some: moving these takes longer than the tasks"
         )
         return (
             "which hold their inputs",

@@ -27,15 +27,15 @@ PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
     title="Each worker starts a Prefect server",
     needs="For at least 10 % of the worker time, tasks of a Prefect flow waited until a temporary Prefect server had "
-    "started in their own process, as the worker noted.",
-    ruled_out_by="A server for all (`PREFECT_API_URL` is set). Time that Prefect needs with a server "
-    "(prefect-overhead).",
+    "started in the process of the worker, which recorded it.",
+    ruled_out_by="One server for all workers (`PREFECT_API_URL` is set). Time that Prefect needs although it has a "
+    "server (prefect-overhead).",
     remedy="Start one server and set `PREFECT_API_URL` for the flow and for all workers",
     link="https://docs.prefect.io/v3/concepts/server",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("straggler", "skewed-tasks", "slow-worker"),
-    premise="The workers noted the servers that they started.",
+    premise="The workers recorded the servers that they started.",
 )
 
 
@@ -57,7 +57,7 @@ def prefect_server_in_workers(observation: Observation) -> Finding | None:
         f"{starts} of its own within a task, which took {words.duration(lost_s / servers)} each: {percent(share)} of "
         "the worker time.",
         "start one server (`prefect server start`) and set `PREFECT_API_URL=http://HOST:4200/api` for the flow and for "
-        "all workers, such as by `prefect config set` or in the environment of the cluster",
+        "all workers, for example with `prefect config set` or in the environment of the cluster",
         Evidence("temporary servers that workers started", servers, "table events, topic waits"),
         Evidence("thread-seconds until they had started", round(lost_s, 3), "table events, topic waits"),
         confidence=0.95,
@@ -67,12 +67,12 @@ def prefect_server_in_workers(observation: Observation) -> Finding | None:
 PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
     title="Prefect takes time around the tasks",
-    needs="At least 10 % of the worker time passed within tasks of a Prefect flow while Prefect hashed inputs or "
-    "wrote results. The time of its engine counts, too, if all three took more than twice as long as the functions.",
+    needs="At least 10 % of the worker time passed within tasks of a Prefect flow while Prefect hashed inputs or wrote "
+    "results. The time of its engine counts, too, if all three together took over twice as long as the functions.",
     ruled_out_by="Functions that take longer than Prefect's engine around them. Servers that workers start "
-    "(prefect-server-in-workers). What only the first tasks of a worker need, whose process imports Prefect. Retries "
-    "(retried-tasks) and limits (waiting-tasks), which are counted apart. Calls that carry data, where they cost more "
-    "than that (large-graph, serialisation-bound, slow-submission, client-busy).",
+    "(prefect-server-in-workers). Extra time of only the first tasks of each worker, while its process imports "
+    "Prefect. Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls that carry data, if "
+    "these cost more (large-graph, serialisation-bound, slow-submission, client-busy).",
     remedy="Give each task more to do, and let Prefect neither write results nor hash inputs that nobody looks up "
     "(`persist_result=False`, `cache_policy=NO_CACHE`)",
     link="https://docs.prefect.io/v3/concepts/tasks",
@@ -102,8 +102,8 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         "around its function",
         (
             f"give each task more to do: `{worst.prefix}.map(batches)` with a list of items for each task; pass it "
-            "little (a path rather than the data), since Prefect looks through all inputs; what need not be seen in "
-            "Prefect can be a plain function of Dask within one task"
+            "little (a path rather than the data), since Prefect looks through all inputs; steps that Prefect need not "
+            "show can be plain function calls inside one task"
         ),
     )
     if carries_data:
@@ -146,10 +146,10 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
     finding = PREFECT_OVERHEAD.finding(
         observation,
         lost_s,
-        f"The first tasks on {plural(workers, 'worker')} took {words.duration(lost_s / workers)} longer than others on "
-        f"each, since its process imports Prefect then: {percent(share)} of the worker time.",
-        "none is needed: it takes as long for a longer flow",
-        Evidence("thread-seconds that first tasks took longer", round(lost_s, 3), "table tasks"),
+        f"The first tasks on {plural(workers, 'worker')} took {words.duration(lost_s / workers)} per worker longer "
+        f"than later tasks, since each process imports Prefect first: {percent(share)} of the worker time.",
+        "none is needed: this time does not grow with the flow",
+        Evidence("extra thread-seconds of first tasks", round(lost_s, 3), "table tasks"),
         confidence=0.8,
     )
     return replace(finding, severity=Severity.INFO, gain=None)

@@ -24,36 +24,36 @@ from scalescope.model.words import percent, plural
 DIFFERENT = 2  # fewest different calls, each repeated, that count as repeated work
 HALF = 0.5  # least share of the repeated work that the client spent in `set_index`, for it to be the reason
 DIVISIONS = (
-    "pass `divisions=` to `set_index`, with `sorted=True` where the data is sorted so: without them it computes all "
-    "data once to find them"
+    "pass `divisions=` to `set_index` (and `sorted=True` if the data is already sorted): without divisions, Dask "
+    "computes all data once to find them"
 )
 
 ONE_TASK = (
-    "if equal calls give the same, `@delayed(pure=True)` or `delayed(f, pure=True)` makes them one task; or make each "
-    "call once, and use its result several times"
+    "if equal calls give equal results, use `@delayed(pure=True)` or `delayed(f, pure=True)`, which makes one task of "
+    "them; or make each call once, and use its result several times"
 )
 KEPT = (
-    "if equal calls give the same, make each once, before the first computation, and keep what it gives "
-    "(`dask.persist(...)`, or hold its future); or ask for all results together (`dask.compute(a, b)`), with "
+    "if equal calls give equal results, make each call once, before the first computation, and keep its result "
+    "(`dask.persist(...)`, or hold its future); or compute all results together (`dask.compute(a, b)`), with "
     "`@delayed(pure=True)`"
 )
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
-    needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time. Or "
-    "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike. Or tasks "
-    "with random keys have a function and arguments in common, and the function uses no name of randomness or time.",
+    needs="The same key finished more than once, and the repetitions cost at least 10 % of the worker time. Or Dask "
+    "fused a common step into tasks of different keys, and their profiles are alike. Or tasks with random keys have "
+    "the same function and arguments, and the function calls nothing named after randomness or time.",
     ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
     "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
-    remedy="Persist what is used again, or compute everything in one call",
+    remedy="Persist results that are used again, or compute everything in one call",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
     changes=(Term.WORK,),
-    in_a_flow="let tasks that run again read what they wrote: `@task(persist_result=True, cache_policy=INPUTS)` for "
-    "`{task}` (from `prefect.cache_policies`); and keep workers until the flow ends",
-    premise="The same work ran again, as keys or lines show.",
+    in_a_flow="let repeated tasks read the result of the first run: `@task(persist_result=True, cache_policy=INPUTS)` "
+    "for `{task}` (from `prefect.cache_policies`); also keep the workers until the flow ends",
+    premise="Keys or lines of code show that the same work ran again.",
 )
 
 
@@ -73,7 +73,7 @@ def recomputation(observation: Observation) -> Finding | None:
     left = bool((~attempts.useful[again]).mean() > 0.5)
     if left and "next" in errors.told(observation.trial.reason):
         return None  # the resource manager said why
-    why = "because workers left with them" if left else "because nothing kept them between one computation and the next"
+    why = "because their workers had left" if left else "because nothing kept them between one computation and the next"
     return RECOMPUTATION.finding(
         observation,
         lost_s,
@@ -83,8 +83,8 @@ def recomputation(observation: Observation) -> Finding | None:
         if left
         else DIVISIONS
         if _set_index_s(observation) >= HALF * lost_s / observation.threads
-        else f"keep `{prefix}` after it was computed once (`x = x.persist()`, or hold its futures), or ask for all "
-        "results together (`dask.compute(a, b)`)",
+        else f"keep the results of `{prefix}` (`x = x.persist()`, or hold their futures), or compute all that needs "
+        "them in one call (`dask.compute(a, b)`)",
         Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
         Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
@@ -116,16 +116,16 @@ def _fused(observation: Observation) -> Finding | None:
     if calls := int(most.get("calls", 0)):
         return _same_arguments(observation, str(most["prefix"]), lost_s, tasks, calls)
     step, prefix, first = (str(most[name]) for name in ("step", "prefix", "first"))
-    again = f"begin again from `{step}`, as `{first}` had" if step != prefix else "do what tasks before them did"
+    again = f"begin again from `{step}`, as `{first}` did before" if step != prefix else "repeat what earlier tasks did"
     where, call, _ = profiles[prefix].mostly
     mostly = f", mostly {f'`{call}`' if call else 'the code'} at {where}" if where else ""
     return RECOMPUTATION.finding(
         observation,
         lost_s,
         f"{percent(share)} of the worker time went to work that an earlier computation had done{mostly}: "
-        f"{plural(tasks, 'task')} such as `{prefix}` {again}, and nothing kept what that gave.",
-        "keep the collection from which the next computation goes on, each time before it is computed "
-        "(`x = x.persist()`), or ask for all results together (`dask.compute(a, b)`)",
+        f"{plural(tasks, 'task')} such as `{prefix}` {again}, since nothing kept the earlier results.",
+        "persist the collection that several computations start from, before the first of these (`x = x.persist()`), "
+        "or compute all results together (`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
         Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
         Evidence("thread-seconds in code that had run before", round(lost_s, 3), "tables events and inside"),

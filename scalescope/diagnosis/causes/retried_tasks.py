@@ -22,10 +22,10 @@ RETRIED_TASKS = TrialCause(
     code="retried-tasks",
     title="Tasks fail and are tried again",
     needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1), or in retries of "
-    "Prefect within a task and the waits before them. Or tasks slept as long while they handled an exception, or in a "
-    "library that repeats calls (table inside).",
+    "Prefect within a task and the waits before them. Or tasks slept for 10 % of the worker time while they handled an "
+    "exception, or in a library that repeats calls (table inside).",
     ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task).",
-    remedy="Fix what raises, or retry only the failing call, within the task and with a pause",
+    remedy="Fix what raises the error, or retry only the failing call, within the task and with a pause",
     link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
     parts=("lost",),
     precedence=20,
@@ -61,9 +61,9 @@ def retried_tasks(observation: Observation) -> Finding | None:
     return RETRIED_TASKS.finding(
         observation,
         lost_s,
-        f"{failed:,} of {plural(made, 'attempt')} of `{prefix}` raised{said}: {percent(share)} of the worker time "
-        "was spent on attempts that came to nothing.",
-        f"fix what raises in `{prefix}`, or retry only the call that fails within the task, with a pause that grows",
+        f"{failed:,} of {plural(made, 'attempt')} of `{prefix}` raised{said}: {percent(share)} of the worker time was "
+        "spent on failed attempts.",
+        f"fix the error in `{prefix}`, or retry only the failing call inside the task, with a growing pause",
         Evidence("attempts that raised", int(erred.sum()), "table tasks, status 1"),
         Evidence("attempts in all", len(erred), "table tasks"),
         Evidence("thread-seconds in attempts that raised", round(lost_s, 3), "table tasks"),
@@ -79,16 +79,16 @@ def _by_prefect(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worst = max(found, key=lambda each: each.raised + each.retry)
-    waited = f", {words.duration(worst.retry)} of it waiting to be tried again" if worst.retry else ""
+    waited = f", {words.duration(worst.retry)} of it in pauses before a retry" if worst.retry else ""
     errors = f" ({words.some(sorted(worst.errors))})" if worst.errors else ""
-    remedy = f"fix what raises in `{worst.prefix}`"
+    remedy = f"fix the error in `{worst.prefix}`"
     if worst.retry > worst.raised:
         remedy += ", or shorten `retry_delay_seconds`: a task that waits to be tried again holds its thread"
     return RETRIED_TASKS.finding(
         observation,
         lost_s,
-        f"`{worst.prefix}` raised{errors} and was tried again by Prefect: {percent(share)} of the worker time was "
-        f"spent on it{waited}.",
+        f"`{worst.prefix}` raised{errors} and was retried by Prefect: {percent(share)} of the worker time was spent on "
+        f"that{waited}.",
         Remedy(remedy, changes=(Term.WORK, Term.SPAN)),
         Evidence("thread-seconds in calls that raised", round(worst.raised, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds waiting for a retry", round(worst.retry, 3), f"prefix {worst.prefix}"),
@@ -108,8 +108,8 @@ def _by_themselves(observation: Observation) -> Finding | None:
         f"`{found.prefix}` sleeps for {percent(found.share)} of its time{found.at}, to repeat calls that failed"
         f"{f' ({error[1]})' if error else ''}: {percent(share)} of the worker time.",
         Remedy(
-            f"mend what fails in `{found.prefix}`; if a service limits the rate of calls, ask for more in one call, or "
-            "begin fewer tasks at once (`resources=`): more threads do not help",
+            f"fix the calls that fail in `{found.prefix}`; if a service limits the rate of calls, ask for more per "
+            "call, or run fewer tasks at once (`resources=`): more threads do not help",
             changes=(Term.WORK, Term.SPAN),
         ),
         Evidence("thread-seconds asleep between tries", round(found.seconds, 3), "table inside"),

@@ -38,11 +38,11 @@ PRELOAD = (
 SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
-    needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Where distributed does "
-    "not report that: a graph with data was sent (100 kB more than 200 bytes a task, at least 1 kB a task, and at "
+    needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Or, if distributed does "
+    "not report that part, a graph with data was sent (100 kB more than 200 bytes a task, at least 1 kB a task, and at "
     "least 10 kB a task or 1 MB in all; or data that all calls share), and threads were idle while the client packed "
     "calls of 100 kB each, or for 20 ms per task from hand-over to start.",
-    ruled_out_by="Only the first tasks of each worker were slow: that is the import of modules, reported as low. A "
+    ruled_out_by="Only the first tasks of each worker were slow: they import modules, which is reported as low. A "
     "light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
@@ -50,7 +50,7 @@ SERIALISATION_BOUND = TrialCause(
     by_times=True,
     changes=(Term.CLIENT,),
     rules_out=("event-loop-blocked", "tiny-tasks"),
-    premise="The seconds of packing and the size of what is packed are recorded.",
+    premise="The seconds of packing, and the bytes packed, are recorded.",
 )
 
 
@@ -85,7 +85,7 @@ def _unpacking(observation: Observation) -> Finding | None:
         remedy,
         Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
         Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
-        Evidence("share of them in the first task of each worker", round(once, 3), "table tasks"),
+        Evidence("share of that time in the first task of each worker", round(once, 3), "table tasks"),
         confidence=0.9,
         severity=Severity.LOW if imports else severity_of(share),
         place=None if imports else large_at(observation),
@@ -116,9 +116,9 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"{percent(share)} of the worker time passes "
         + ("while the client packs calls and " if packed_s else "")
-        + "between handing a task to a worker and its start, "
-        f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
-        f"and unpacked each time (graph of {words.size(heaviest)})." + largest_part(observation),
+        + f"between handing a task to a worker and the start of the task, {words.duration(each)} for each of "
+        f"{plural(len(waited), 'task')}, mostly `{prefix}`: the data in their arguments is packed and unpacked each "
+        f"time (graph of {words.size(heaviest)})." + largest_part(observation),
         _heavy_remedy(observation, prefix),
         Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
         Evidence("seconds for each task", round(each, 4), "table tasks"),
@@ -151,7 +151,7 @@ def _first_tasks(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{percent(share)} of the worker time passed before the first task of each thread began, "
-        f"{words.duration(each)} after its worker had it; later ones began at once: the worker imports what they need.",
+        f"{words.duration(each)} after it reached its worker; later ones began at once: workers first import modules.",
         PRELOAD,
         Evidence("thread-seconds from hand-over to start of first tasks", round(once_s, 3), "table tasks"),
         Evidence("seconds for each thread", round(each, 4), "table tasks, assigned to start"),

@@ -29,14 +29,14 @@ SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
     needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
-    "durations and clearly so for three quarters of them. They were in two batches, or at least three after its "
-    "first ones. At most a third of the workers are as slow. If it shares its host with others, a lack of cores must "
-    "explain it (table workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
+    "durations and clearly so for three quarters. They came in two batches, or three came after the worker's first. At "
+    "most a third of the workers are as slow. If the host has other workers, a lack of cores must explain it (table "
+    "workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
-    "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "
-    "(host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All workers alike. Tasks that "
-    "may not run elsewhere, which may just be larger (worker-restriction).",
-    remedy="Run the same task there and elsewhere; retire the worker if its processor is slow, and look at its host",
+    "worker, which imports modules and opens connections. Tasks that take turns at something (lock-bound). A host "
+    "without an idle core (host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All "
+    "workers alike. Tasks that may run on that worker only, and may just be larger (worker-restriction).",
+    remedy="Run the same task on this worker and on another; if its processor is slow, retire it, and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail", "not_assigned"),
     by_times=True,
@@ -96,10 +96,10 @@ def slow_worker(observation: Observation) -> Finding | None:
             observation,
             lost_s,
             f"{which} {number(times, 2)} times slower than the others {costs}: either its tasks are larger, or the "
-            "worker is slow, and no other may take them.",
+            "worker is slow, and no other worker may run them.",
             Remedy(
-                "remove `workers=[...]` from the call that makes them, or add `allow_other_workers=True`; if the "
-                "worker is slow then, too, look at its host",
+                "remove `workers=[...]` from the call that makes these tasks, or add `allow_other_workers=True`; if "
+                "the worker is slow even then, look at its host",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
             *evidence,
@@ -107,15 +107,15 @@ def slow_worker(observation: Observation) -> Finding | None:
         )
     if machine.evidence:
         remedy = Remedy(
-            f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
+            f"retire {words.some(names)} (`client.retire_workers`) and look at the host: other processes, fewer or "
             "slower cores, throttling",
             shorter_s=excess_s,
         )
     else:
         function = most_common_prefix(observation, own)
         remedy = Remedy(
-            f"run one `{function}` there and on another worker (`client.submit(..., workers=[...])`): if it is slow "
-            "there again, look at the host (its disk, network and cores); if not, at what its tasks waited for",
+            f"run one `{function}` on this worker and one on another (`client.submit(..., workers=[...])`): if it is "
+            "slow here again, look at the host (disk, network, cores); if not, at what the tasks waited for",
             saved_s=0.0,
         )
     return SLOW_WORKER.finding(
@@ -155,7 +155,7 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
     others = float(np.nanmedian(used[usual])) if np.isfinite(used[usual]).any() else 0.0
     if others >= COMPUTES and not shares_host and used[worker] / others * times >= times**0.5:
         more = float(used[worker] / others * times)
-        what = f"; a task takes {number(more, 2)} times the CPU seconds there"
+        what = f"; a task takes {number(more, 2)} times as many CPU seconds there"
         return _Machine(
             what, (Evidence("times the CPU seconds of a task", round(more, 3), "table memory, column cpu"),)
         )

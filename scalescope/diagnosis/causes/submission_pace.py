@@ -38,12 +38,12 @@ OF_JOBLIB = re.compile(r"batch_of_.+_calls")  # names of the tasks that joblib's
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
-    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads, or as "
-    "many that their last wave did not fill the threads. At least 90 % of the graphs arrived when all earlier tasks "
-    "had ended, and threads were idle meanwhile. Or the client called actors on several workers, one call at a time.",
-    ruled_out_by="One graph whose tasks depend on each other (sequential-graph). Graphs that arrive while earlier "
-    "ones run, or at the client's own pace (slow-submission). Graphs that each fill all threads to their end. Rounds "
-    "of 6 or more tasks, each too narrow for the threads (too-few-partitions).",
+    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads, or "
+    "their last wave did not fill the threads. At least 90 % of the graphs arrived when all earlier tasks had ended, "
+    "and threads were idle meanwhile. Or the client called actors on several workers, one call at a time.",
+    ruled_out_by="One graph whose tasks depend on each other (sequential-graph). Graphs that arrive while earlier ones "
+    "run, or that the client takes long to make (slow-submission). Graphs that each fill all threads until they end. "
+    "Rounds of 6 or more tasks, each too narrow for the threads (too-few-partitions).",
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("no_runnable_task", "client", "tail"),
@@ -62,12 +62,12 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             observation,
             called.lost_s,
             f"The client called actors on {called.workers} workers {called.calls:,} times (`{called.method}`), each "
-            f"only after the one before had answered, so that {idle} of the worker time was idle.",
-            "call all actors before the first answer is asked for: `futures = [actor.method() for actor in actors]`, "
+            f"only after the previous call had answered, so that {idle} of the worker time was idle.",
+            "call all actors before you ask for the first answer: `futures = [actor.method() for actor in actors]`, "
             "then `.result()` of each",
             Evidence("calls of actors", called.calls, "events of actors"),
             Evidence("workers with actors that were called", called.workers, "events of actors"),
-            Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
+            Evidence("calls that ran at the same time, mean", round(called.at_once, 2), "events of actors"),
             Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
             confidence=0.9,
             place=asked_at(observation),
@@ -89,16 +89,16 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
     )
-    remedy += "; wait only where a round needs the result of the one before"
+    remedy += "; wait only where a round needs the result of the previous round"
     if OF_JOBLIB.fullmatch(prefix):
         remedy = "let joblib send more calls at once: leave out `pre_dispatch=`, or make it larger"
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
-        f"The client sent {found.graphs:,} {found.unit}s of {each} (`{prefix}`), each only after the result of "
-        f"the one before had come back, so that {percent(share)} of the worker time was idle.",
+        f"The client sent {found.graphs:,} {found.unit}s of {each} (`{prefix}`), each only after the previous result "
+        f"had come back, so that {percent(share)} of the worker time was idle.",
         Remedy(
-            remedy + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
+            remedy + (f", and then give that round a multiple of {threads:,} tasks" if fills else ""),
             saved_s=sent_at_once_saves_s(observation),
             otherwise=_a_few_at_a_time(observation, prefix),
         ),
@@ -114,14 +114,14 @@ def _a_few_at_a_time(observation: Observation, prefix: str) -> Remedy | None:
         return None
     enough = 2 * observation.threads
     return Remedy(
-        f"keep {enough:,} `{prefix}` in flight with `as_completed`, and let go of each result ({room(observation)})",
+        f"keep {enough:,} `{prefix}` tasks in flight (`as_completed`) and release each result ({room(observation)})",
         saved_s=0.0,
     )
 
 
 FASTER_LOOP = (
-    "the loop begins with enough tasks, and then sends them too slowly: do less between two of them, send several at "
-    "once, or give the client a core of its own"
+    "the loop begins with enough tasks, but then sends more too slowly: do less between two submissions, send several "
+    "tasks at once, or give the client a core to itself"
 )
 
 
@@ -134,10 +134,10 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
     code="few-tasks-in-flight",
     title="The client keeps too few tasks in flight",
     needs="The client sent at least 3 graphs one after another, 90 % of them right after a task ended (within a fifth "
-    "of the time between ends) or after it was seen to wait for one. Threads were idle with no task waiting meanwhile.",
+    "of the time between ends) or while it waited for a task. Threads were idle with no task waiting meanwhile.",
     ruled_out_by="The client waited until all tasks had ended (results-awaited-in-loop), or sent at its own pace "
     "(slow-submission). All threads were in use.",
-    remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
+    remedy="Submit at least twice as many tasks as there are threads before the loop that sends one per result",
     link="https://docs.dask.org/en/stable/futures.html#waiting-on-futures",
     parts=("no_runnable_task",),
     in_a_flow="pass the future itself to the next task, without `.result()` in between: "
@@ -162,13 +162,13 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight{times} for "
-        f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
-        "worker time was idle.",
+        f"{plural(observation.threads, 'thread')} and sends more when a task has ended, so that {percent(share)} of "
+        "the worker time was idle.",
         Remedy(
-            f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, which adds one for each that ends; or "
-            "submit all at once if no result decides what comes next",
+            f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, and add one in it for each task that "
+            "ends; or submit all at once if no result decides what comes next",
             saved_s=sent_at_once_saves_s(observation),
-            premise=Premise("Fewer were sent before the first ended.", lambda seen: sent_first(seen) < enough),
+            premise=Premise("Fewer tasks are sent before one ends.", lambda seen: sent_first(seen) < enough),
             otherwise=_a_few_at_a_time(observation, prefix) or Remedy(FASTER_LOOP, saved_s=0.0),
         ),
         Evidence(IN_FLIGHT, enough, "twice the threads"),
@@ -185,18 +185,18 @@ SCATTER_ONCE = (
 )
 NOT_ASLEEP = (
     "send all at once, and wait for results with `wait` or `as_completed`: the client sleeps at line {line} for most "
-    "of that time; if the work comes at that pace, nothing is lost"
+    "of that time; if the work really arrives at that pace, nothing is lost"
 )
-ITS_OWN_PACE = Remedy("send work earlier, if it is there earlier; else nothing is lost", saved_s=0.0)
+ITS_OWN_PACE = Remedy("submit work earlier if it exists earlier; else nothing is lost", saved_s=0.0)
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
     needs="At least 3 graphs arrived one after another. Typically (median), fewer tasks were in flight than there "
     "are threads, and threads were idle with no task waiting.",
-    ruled_out_by="The client sent faster than the threads could work (tasks waited). It waited for each result "
-    "(results-awaited-in-loop), or sent one task when one ended (few-tasks-in-flight). It packed data with each "
-    "graph (large-graph, serialisation-bound). Threads were idle only after the last graph. It waited for its next "
-    "work in a free event loop (information).",
+    ruled_out_by="The client sent faster than the threads could work (tasks waited). The client waited for each result "
+    "(results-awaited-in-loop), sent a task only when one ended (few-tasks-in-flight), or packed data with each graph "
+    "(large-graph, serialisation-bound). Threads were idle only after the last graph. The client had no work to send "
+    "(information).",
     remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
@@ -231,7 +231,7 @@ def slow_submission(observation: Observation) -> Finding | None:
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
         f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
         f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle."
-        + (" The client's event loop was free meanwhile: it waited for its next work." if idle else ""),
+        + (" The client's event loop was free meanwhile: the client had no more work to send." if idle else ""),
         remedy,
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
@@ -249,9 +249,9 @@ def _faster(observation: Observation, found: SubmissionLoop, prefix: str) -> tup
         if sent_again(observation):
             at = large_at(observation)
             return at, Remedy(
-                f"keep what all calls get out of them: {SCATTER}", saved_s=hashed_s, remains_s=hashed_s / found.graphs
+                f"take shared data out of the calls: {SCATTER}", saved_s=hashed_s, remains_s=hashed_s / found.graphs
             )
-        why = "so that Dask does not hash the arguments to name the task (equal calls then run again)"
+        why = "so that Dask need not hash the arguments to make a key (equal calls then run again)"
         return place, Remedy(f"{named_at_random(call)}, {why}", saved_s=hashed_s)
     for call, remedy in (("scatter", SCATTER_ONCE), ("sleep", NOT_ASLEEP)):
         if (place := mostly_in(observation, found, call)) is not None:

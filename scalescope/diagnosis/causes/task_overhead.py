@@ -39,28 +39,28 @@ REMEDIES = {
     "workers start",
     **dict.fromkeys(
         ("gzip", "bz2", "lzma"),
-        "compress less (`compresslevel=1`, `preset=0`; 9 is what gzip does otherwise), or not at all",
+        "compress less (`compresslevel=1`, `preset=0`; the default of gzip is 9), or not at all",
     ),
 }
 SAVES = {DATES: 0.9}  # share of the overhead that the remedy saves; 1 for other kinds
 IN_BEAM = "in `setup` of the `DoFn`"
 KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`"
-KEEP_WORKERS = "keep one cluster for all of them, so that its workers have imported it"
+KEEP_WORKERS = "keep one cluster for all runs, so that its workers import only once"
 MOSTLY = 0.5  # least share of the imports in first tasks of workers, for each worker to count as importing once
 ALSO = 0.8  # least ratio of a repeated call to the largest other overhead, for the call to be named
-OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
+OTHERWISE = "do that once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
     code="task-overhead",
-    title="What surrounds the work costs more",
+    title="Overhead inside tasks costs too much",
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
-    "compressing files, in pandas on an object of each row (`apply(..., axis=1)`, `iterrows`) or the format of each "
-    "date, in a call that reads something and that each task makes with equal arguments (events of topic "
-    "same-call), or in a framework around the user's function and not in that function (table inside).",
-    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. What only the "
-    "first tasks of a thread load; imports once in each worker that the script starts are information. Deserialising "
-    "what Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
-    remedy="Do it once in each process, or before the first task",
+    "compressing files, in pandas on making an object of each row (`apply(..., axis=1)`, `iterrows`) or guessing the "
+    "format of each date, in a call that reads something and that each task makes with equal arguments (events of "
+    "topic same-call), or in a framework around the user's function and not in that function (table inside).",
+    ruled_out_by="Library functions that the user's code calls to compute: they are the work. Loading in only the "
+    "first tasks of a thread; imports once in each worker that the script starts are information. Deserialising what "
+    "Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
+    remedy="Do that work once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
     parts=("busy",),
     by_times=True,
@@ -95,7 +95,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"`{spent.prefix}` spends {percent(spent.share)} of its time {what}"
         f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time"
         f"{', once in each process' if once else ''}.",
-        f"none is needed, since a longer run does not pay it again; for many short runs, {KEEP_WORKERS}"
+        f"none is needed, since a longer run pays this time only once; for many short runs, {KEEP_WORKERS}"
         if moves
         else Remedy(remedy, saved_s=observation.saved_s(saves * spent.seconds, TASK_OVERHEAD.parts)),
         Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
@@ -117,11 +117,11 @@ def _loaded_again(observation: Observation, same: SameCall) -> Finding | None:
         observation,
         same.seconds,
         f"`{same.prefix}` spends {percent(same.share)} of its time in `{call}`, called from {same.where}: each task "
-        f"makes this call anew, {percent(share)} of the worker time.",
-        f"call `{same.function}` once in each process, and keep what it gives: {once}",
+        f"repeats this call, which takes {percent(share)} of the worker time.",
+        f"call `{same.function}` once in each process, and keep its result: {once}",
         Evidence("thread-seconds", round(same.seconds, 3), "tables inside and events, topic same-call"),
         Evidence("share of the time of these tasks", round(same.share, 3), f"prefix {same.prefix}"),
-        Evidence("tasks that were seen in this call with equal arguments", same.tasks, "table events, topic same-call"),
+        Evidence("tasks that made this call with equal arguments", same.tasks, "table events, topic same-call"),
         confidence=0.75,
         place=Place.of(same.where),
     )
@@ -145,7 +145,7 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
         call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"
         # With `apply` of Dask's DataFrame, only the function of a row is the user's.
         above = path[:at] if any(map(is_users, path[:at])) else path
-        return f"in pandas on an object of each row (`{call}`)", above
+        return f"in pandas on making an object of each row (`{call}`)", above
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:
         return f"in {kind}", path

@@ -38,18 +38,18 @@ TINY_TASKS = TrialCause(
     code="tiny-tasks",
     title="Tasks too small",
     needs="Threads are idle while tasks wait, for 10 % of the worker time, and the mean task is shorter than 1 ms "
-    "times the number of threads (the scheduler cannot feed them), or than 2 ms (the worker spends more on it than in "
-    "it). Or a worker takes 5 ms or more (the median) to begin a task that it has on a thread that is free. Or tasks "
-    "take 20 ms or less, and the time from one to the next (the median) is half a second of the call.",
-    ruled_out_by="Short tasks with little time between them, or too few for that time to be felt. Waiting due to "
-    "restrictions, data locality or late workers. Idle threads with no task waiting. Coroutine functions that block "
+    "times the number of threads (the scheduler cannot feed them), or than 2 ms (the worker needs longer to handle a "
+    "task than to run it). Or a worker with a free thread takes 5 ms or more (the median) to begin a task that it has. "
+    "Or tasks take 20 ms or less, and the pauses between them (by the median) add up to half a second of the call.",
+    ruled_out_by="Short tasks with short pauses between them, or too few tasks for the pauses to matter. Waiting due "
+    "to restrictions, data locality or late workers. Idle threads with no task waiting. Coroutine functions that block "
     "the event loop of their worker (event-loop-blocked).",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
     by_times=True,
     changes=(Term.CLIENT,),
-    premise="The tasks are shorter than what Dask needs for each.",
+    premise="The tasks are shorter than the time that Dask needs to handle each.",
 )
 
 
@@ -92,7 +92,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     limit = (
         f"{rate:,.0f} tasks were handled per second, which keeps {plural(busy, 'thread')} of {threads:,} busy"
         if by_scheduler
-        else f"it takes about {words.duration(worker_s)} more to begin each"
+        else f"to begin each takes another {words.duration(worker_s)}"
     )
     size = f" and give {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
     return TINY_TASKS.finding(
@@ -113,8 +113,8 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence(TIMES, math.ceil(larger.times) if larger else times, "the time that a task should take"),
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         *(larger.evidence if larger else ()),
-        Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
-        Evidence("cost of a task to its worker, s", round(worker_s, 6), "built in, or table tasks"),
+        Evidence("assumed time of the scheduler per task, s", scheduler_s, "built in, or the cluster's facts"),
+        Evidence("time of the worker per task, besides running it, s", round(worker_s, 6), "built in, or table tasks"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
         place=_divided_at(observation),

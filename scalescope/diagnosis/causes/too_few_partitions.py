@@ -40,18 +40,18 @@ PARTS = ": smaller `chunks=` of an array, a smaller `blocksize=` of a reader, `n
 TOO_FEW_PARTITIONS = SweepCause(
     code="too-few-partitions",
     title="Fewer partitions than threads",
-    needs="At least 10 % of the worker time had no task to run. There were never as many tasks ready at once, and no "
-    "stage had as many, as there are threads (or items, if fewer).",
+    needs="At least 10 % of the worker time had no task to run. At no time were as many tasks ready, and no stage had "
+    "as many tasks, as there are threads (or items, if fewer).",
     ruled_out_by="Fewer items than threads (fewer-items-than-workers). Enough tasks that depend on each other "
     "(sequential-graph). Idle threads that other findings explain, such as results-awaited-in-loop.",
-    remedy="Set the partitions: Beam `--dask_npartitions`, bag `npartitions=`, more files, or smaller chunks. A "
-    "library's default is named if it predicts every measured count",
+    remedy="Make more partitions: Beam `--dask_npartitions`, bag `npartitions=`, more files, or smaller chunks. The "
+    "finding names a library's default if this explains every measured count",
     link="https://github.com/dask/dask/issues/10291",
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN,),
     workers_unused=True,
     premise=Premise(
-        "There can be more partitions than there are.",
+        "The input can be cut into more partitions.",
         lambda worst: (
             worst.metrics is None or in_rounds(worst.metrics, worst.point.threads) or _enough(worst) > worst.partitions
         ),
@@ -135,7 +135,7 @@ def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rul
         return f"the {tasks} of the widest stage come in {rounds}, for {plural(point.threads, 'thread')}"
     at = "" if origin is None else f" (`{origin.call}` at {origin.where})"
     if rule is not None and items is not None:
-        by_bag = f"Apache Beam leaves it to {rule.library}, which"
+        by_bag = f"Apache Beam leaves the partitions to {rule.library}, which"
         by = by_bag if _is_beam(case, worst) and rule is not BEAM_128 else rule.library
         become = "is" if items == 1 else "are"
         return f"{by} {rule.text}, so {plural(items, 'item')} {become} {plural(worst.partitions, 'partition')}{at}"
@@ -154,7 +154,7 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
     point, items, origin, asked = worst.point, worst.items, worst.origin, _partitions_asked(worst)
     enough = _enough(worst)
     if worst.metrics is not None and in_rounds(worst.metrics, point.threads):
-        return f"make at least {enough:,} tasks of each round; where none needs the one before, send all rounds at once"
+        return f"give each round at least {enough:,} tasks; if no round needs the previous one, send all rounds at once"
     here = " (in a sweep: params: {npartitions: items})" if "npartitions" in point.params else ""
     if asked in ("npartitions", NPARTITIONS):
         return f"set {asked} to at least {enough:,}{here}"
@@ -204,5 +204,5 @@ def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[
         return ()
     return (
         Evidence("partitions that this default predicts", rule.partitions(items), rule.formula),
-        Evidence("pairs of items and partitions that it predicts exactly", len(_by_default(found)), "all that differ"),
+        Evidence("pairs of items and partitions that the default predicts", len(_by_default(found)), "all that differ"),
     )

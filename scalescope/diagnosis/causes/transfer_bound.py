@@ -41,10 +41,10 @@ TRANSFER_BOUND = TrialCause(
     title="Threads wait for their inputs",
     needs="At least 10 % of the worker time went to fetching inputs while the thread had nothing else to run (part "
     "`transfer`), with at least 10 ms or 1 MB per fetching task.",
-    ruled_out_by="Fetches that overlap with computing: they cost nothing and are not in that part. Many fetches of a "
-    "few milliseconds, which are the price of tiny tasks.",
-    remedy="Keep data that is used together on one worker: fewer, larger workers; fewer, larger steps. Send what all "
-    "need to all workers once",
+    ruled_out_by="Fetches that overlap with computing: they cost nothing, and the part `transfer` leaves them out. "
+    "Many fetches of a few milliseconds: tiny tasks cause them.",
+    remedy="Keep data that is used together on one worker: fewer, larger workers; fewer, larger steps. Send data that "
+    "all tasks need to all workers once",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
     by_times=True,
@@ -76,7 +76,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
         Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),
         Evidence("seconds per fetching task", round(each, 4), "table tasks, column transfer"),
-        Evidence(f"share of `{prefix}` in the seconds", round(part, 3), "table tasks"),
+        Evidence(f"share of `{prefix}` in these seconds", round(part, 3), "table tasks"),
     ]
     if moved is not None:
         evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))

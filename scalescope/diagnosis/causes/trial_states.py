@@ -12,8 +12,8 @@ from scalescope.model.words import plural
 
 # Meaning of library errors whose text does not explain them, and what to do, by name of the error
 ERRORS = {
-    "PoolTimeout": "more requests at once than the connections of its HTTP client carry (16 in Prefect's): submit some "
-    "hundred tasks, `wait(futures)`, then the next; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)"
+    "PoolTimeout": "there are more requests at once than the HTTP client has connections (16 in Prefect): submit some "
+    "hundred tasks, `wait(futures)`, then submit more; or raise `PREFECT_API_REQUEST_TIMEOUT` (seconds)"
 }
 SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that failed or invalid trials are the cause rather than a consequence
@@ -37,7 +37,7 @@ def nothing_measured(case: SweepCase) -> Finding | None:
         return None
     if any(case.ruled_out(point, NOTHING_MEASURED.code) for point in case.points):
         return None
-    what, remedy = "no trial was run", "the same command continues it, with a larger budget if one ended it"
+    what, remedy = "no trial was run", "run the same command again, with a larger budget if that was spent"
     if case.ran:
         what, remedy = "no task ran on the cluster", "compute through the client whose cluster is recorded"
     elif reasons:
@@ -48,7 +48,7 @@ def nothing_measured(case: SweepCase) -> Finding | None:
         Severity.HIGH,
         f"Nothing was measured: {what}.",
         remedy,
-        Evidence("trials that are no data point", sum(reason.count for reason in reasons), "trial states"),
+        Evidence("trials without a measurement", sum(reason.count for reason in reasons), "trial states"),
         confidence=ACCOMPANIES,
         points=case.points,
     )
@@ -58,8 +58,8 @@ FAILED_TRIALS = SweepCause(
     code="failed-trials",
     title="The workload raised",
     needs="Trials failed: the workload raised, or its result was wrong.",
-    ruled_out_by="A machine that misbehaved (invalid-trials).",
-    remedy="Run that point alone and fix the workload",
+    ruled_out_by="Trials spoilt by the machine (invalid-trials).",
+    remedy="Run the failed point alone and fix the workload",
     precedence=50,
     premise="The error is recorded.",
 )
@@ -68,7 +68,7 @@ FAILED_TRIALS = SweepCause(
 @FAILED_TRIALS.finds
 def failed_trials(case: SweepCase) -> Finding | None:
     """Trials whose workload raised or computed something wrong."""
-    remedy = "run that point alone and fix the workload; the performance of a wrong answer means nothing"
+    remedy = "run the failed point alone and fix the workload; times of a wrong answer mean nothing"
     return _spoilt(case, FAILED_TRIALS, TrialState.FAILED, "failed", remedy)
 
 

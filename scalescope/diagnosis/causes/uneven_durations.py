@@ -18,12 +18,12 @@ from scalescope.model.finding import ALL_ROUNDS, Evidence, Finding
 from scalescope.model.words import percent, plural
 
 FIRST = (
-    "do once, before the tasks, what each worker does at first (imports, connections, a model to be loaded: "
-    "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
+    "move what each worker does only once (imports, connections, loading a model) before the tasks: "
+    "`distributed.worker.preload`, or a worker plugin; if the first tasks just have more to do, divide them"
 )
 
 MOSTLY = 0.5  # least share of the lost time saved by sending tasks at once, for the client's wait to be the reason
-LONGEST_FIRST = "start the longest first: `priority=`, or at the head of the list"
+LONGEST_FIRST = "start the longest tasks first: `priority=`, or put them at the head of the list"
 NEARLY = 0.8  # least share of the gain of equal tasks that a better order reaches, for the order to be the remedy
 ROUNDS = 3  # fewest graphs that count as rounds of the client
 
@@ -42,7 +42,7 @@ STRAGGLER = TrialCause(
     by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
-    premise="Its duration and those of the others are recorded; whether starting it first is enough follows from both.",
+    premise="All durations are recorded; they tell whether it is enough to start the long task first.",
 )
 
 
@@ -67,7 +67,7 @@ def straggler(observation: Observation) -> Finding | None:
     saved_s = float(attempts.stop[longest]) - max(began + took, worst.end_s)
     early = attempts.start[longest] > began and saved_s >= MOSTLY * lost_s / observation.threads
     act = (
-        "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
+        "start it first (`priority=1` in `client.submit`, or put the task at the head of the list)"
         + (", and split its work if it can be divided" if not hidden else "")
         if early
         else "split the work of that task"
@@ -77,12 +77,12 @@ def straggler(observation: Observation) -> Finding | None:
         lost_s,
         f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
         f"`{short_key(observation, longest)}` took {words.duration(took)}{others}, the median is "
-        f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.{_said(first)}",
+        f"{words.duration(median)}, and threads spent {percent(share)} of the worker time waiting.{_said(first)}",
         Remedy(FIRST, saved_s=0.0)
         if first
         else without_wait
         or Remedy(
-            f"{act}; if it is fast when run alone, look at its worker {worker} instead",
+            f"{act}; if the task is fast when run alone, look at its worker {worker} instead",
             saved_s=saved_s if early and not hidden else None,
             changes=() if early else None,
         ),
@@ -90,7 +90,7 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
         Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
-        Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
+        Evidence("thread-seconds idle after all other tasks had ended", round(lost_s, 3), "tasks and worker time"),
         *_all_rounds(observation, prefix),
         confidence=0.9,
         place=held_back_at(observation) if without_wait else None,
@@ -100,9 +100,9 @@ def straggler(observation: Observation) -> Finding | None:
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
-    needs="Of at least 3 tasks in flight together, the slowest tenth took at least twice as long as the fastest "
-    "tenth, or more than 5 % took over 3 times the median, or the few that did have larger results. Threads waited "
-    "at the end of the stage longer than equal tasks would make them.",
+    needs="Of at least 3 tasks in flight together, the slowest tenth took at least twice as long as the fastest tenth, "
+    "or more than 5 % took over 3 times the median, or the few that took so long had larger results. Threads waited at "
+    "the end of the stage longer than they would for equal tasks.",
     ruled_out_by="A handful of long tasks among equal ones (straggler). Equal tasks that do not divide by the "
     "threads (uneven-waves). So many tasks per thread that the threads end together anyway.",
     remedy="Cut the input into more parts of equal work, the longest first",
@@ -147,8 +147,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         else without_wait
         or (Remedy(LONGEST_FIRST, saved_s=order_s) if order_s >= NEARLY * saved_s and not by_size else None)
         or Remedy(
-            f"{divide}, and into more of them: at least {wanted:,} `{prefix}` tasks for "
-            f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
+            f"{divide}, and make more tasks: at least {wanted:,} `{prefix}` tasks for {plural(worst.wide, 'thread')}, "
+            "the longest first (`priority=`)",
             saved_s=saved_s,
             premise=Premise("There are fewer tasks now.", lambda _: wanted >= ENOUGH * len(durations)),
             otherwise=Remedy(f"{divide}, the longest first (`priority=`)", saved_s=saved_s),
@@ -181,18 +181,18 @@ def _without_wait(observation: Observation, lost_s: float) -> Remedy | None:
     takes = bool((sent[here] != sent[there]).any())  # else later tasks may need what earlier ones wrote
     if place is not None and takes:
         text = (
-            f"leave out the wait at {place.file}:{place.line}: pass the futures to the tasks that follow, each of "
-            "which begins when its own inputs are there"
+            f"remove the wait at {place.file}:{place.line}: pass the futures to the next tasks; each then begins when "
+            "its own inputs are ready"
         )
     elif place is not None and not takes and len(np.unique(sent)) >= ROUNDS:
         text = (
-            f"do not wait for all tasks of a round at {place.file}:{place.line}: take each as it ends (`as_completed`, "
-            "or `return_when='FIRST_COMPLETED'` of `wait`), and send the next, where no round needs the results of the "
-            "one before"
+            f"do not wait for all tasks of a round at {place.file}:{place.line}: if no round needs the results of the "
+            "previous one, take each task as it ends (`as_completed`, or `wait` with `return_when='FIRST_COMPLETED'`), "
+            "and send the next"
         )
     elif place is None and not takes and len(np.unique(sent)) >= ROUNDS:
         text = (
-            "send the tasks of all rounds at once, where no round needs the results of the one before, and take each "
+            "if no round needs the results of the previous one, send the tasks of all rounds at once and take each "
             "result as it comes (`as_completed`); else divide the longest task"
         )
     else:
@@ -208,7 +208,7 @@ def _all_rounds(observation: Observation, prefix: str) -> tuple[Evidence, ...]:
 
 
 def _said(first: bool) -> str:
-    return " The long ones are the first on their workers." if first else ""
+    return " The long tasks are the first on their workers." if first else ""
 
 
 def _correlated(first: Floats, second: Floats) -> bool:

@@ -15,11 +15,11 @@ CLUSTER = "cluster"  # `RAN` of a cluster watched from outside: the watch ends a
 
 UNFINISHED_TASKS = TrialCause(
     code="unfinished-tasks",
-    title="It ended before its tasks",
+    title="Script or flow ended before its tasks",
     needs="When the flow, script or block ended, at least a tenth of its tasks had not ended; or no task finished, or "
     "the tasks of a Prefect flow were cancelled, because their futures were dropped.",
-    ruled_out_by="Work that raised or was stopped, or was watched from outside. Futures that a client drops on purpose "
-    "while others finish. Tasks that somebody else had sent before, or that the scheduler gave up when workers died.",
+    ruled_out_by="Scripts that raised, were stopped, or watched from outside. Futures that a client drops on purpose "
+    "while others finish. Tasks that another client had sent before, or that the scheduler gave up when workers died.",
     remedy="Keep the futures, and wait for them before the end",
     link="https://distributed.dask.org/en/stable/memory.html",
     rules_out=("invalid-trials", "nothing-measured"),
@@ -28,7 +28,7 @@ UNFINISHED_TASKS = TrialCause(
     without_attempts=True,
     in_a_flow="keep the futures and wait for them at the end of the flow: `futures = {task}.map(items)`, then "
     "`prefect.futures.wait(futures)`, or return the futures",
-    premise="Tasks ran on after the end of the call.",
+    premise="Tasks still ran after the end of the call.",
 )
 
 
@@ -50,13 +50,13 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
         return None
     what = "flow" if observation.by_prefect and (ran == "script" or not left) else ran
     prefix = all_of_them.most_common(1)[0][0]
-    end = ": they were cancelled." if cancelled or ran == "script" else ", and all figures leave them out."
+    end = ": they were cancelled." if cancelled or ran == "script" else ": no figure here includes them."
     return UNFINISHED_TASKS.finding(
         observation,
         0.0,
         f"The {what} ended while {plural(count, 'task')} (`{prefix}`) had not finished{end}",
         f"keep the futures and wait for them before the {what} ends: `client.gather(futures)`",
-        Evidence("tasks that had not ended at the end", left.total(), "table events, topic unfinished"),
+        Evidence("tasks that were unfinished at the end", left.total(), "table events, topic unfinished"),
         Evidence("tasks cancelled before", cancelled.total(), "table events, topic unfinished"),
         Evidence("tasks that ended", finished, "table tasks"),
         confidence=0.95,

@@ -12,19 +12,19 @@ from scalescope.model.words import percent, plural
 
 # Remedies by the class that was waited for.
 REMEDIES = {
-    "Semaphore": "set its leases to what the guarded thing can bear; if that is few, use `resources=` with as many "
-    "units instead, so that waiting tasks hold no thread",
+    "Semaphore": "set its `max_leases` to what the guarded service can bear; if that is few, use `resources=` with as "
+    "many units instead: tasks that wait for these hold no thread",
     "Lock": "lock less: guard only the lines that need it, with one lock per file or row, or return the values and "
-    "join them in one task",
-    "MultiLock": "lock less: guard only the lines that need it, or fewer names at once",
+    "combine them in one task",
+    "MultiLock": "lock less: guard only the lines that need it, or lock fewer names at once",
     "Queue": "let the client submit one task per item, instead of tasks that wait for items",
     "Event": "pass the future of what sets it as an argument: the task then begins when that is done",
     "Variable": "pass the future of what sets it as an argument: the task then begins when that is done",
-    "ActorFuture": "share the work among several actors, call the actor less often, or return the values and let one "
-    "task join them",
+    "ActorFuture": "share the work among several actors, call the actor less often, or return the values and combine "
+    "them in one task",
     "Future": "pass futures on as arguments: the task then begins when their results are there",
     "Client": "pass futures on as arguments: the task then begins when their results are there",
-    "concurrency": "raise the limit to what the guarded thing can bear (`prefect gcl update NAME --limit N`; of a tag: "
+    "concurrency": "raise the limit to what the service can bear (`prefect gcl update NAME --limit N`; for a tag: "
     "`prefect concurrency-limit create TAG N`), or start fewer workers: tasks that wait for a slot hold their threads",
     "rate_limit": "raise the rate to what the service can bear (`prefect gcl update NAME --slot-decay-per-second N`), "
     "or start fewer workers: tasks that wait for a slot hold their threads",
@@ -32,10 +32,10 @@ REMEDIES = {
 
 STORING = "load_store_chunk"  # the function of `dask.array.store` that takes its lock
 UNLOCKED = (
-    "`lock=False` in the call of `store`, if the target takes several writers (memory maps; Zarr whose chunks are "
-    "those of the array); else fewer and larger chunks, or a target that takes them"
+    "pass `lock=False` to `store`, if the target allows several writers (memory maps; Zarr with the chunks of the "
+    "array); else use fewer and larger chunks, or a target that allows several writers"
 )
-OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
+OTHERWISE = "start the task only when what it waits for is ready, or call `distributed.secede()` in it before the wait"
 
 WAITING_TASKS = TrialCause(
     code="waiting-tasks",
@@ -45,7 +45,7 @@ WAITING_TASKS = TrialCause(
     "of Prefect. Or nothing moved when the trial was stopped, and most tasks that held a thread were in such a call.",
     ruled_out_by="Tasks that wait for graphs they sent (nested-client). Tasks that had seceded. Waits elsewhere, "
     "such as for a file lock or a database (lock-bound, undersubscribed-threads).",
-    remedy="Start the task when what it waits for is there, or lift the limit",
+    remedy="Start the task only when what it waits for is ready, or raise the limit",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
@@ -68,7 +68,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
     where = f" at {worst['where']}" if worst["where"] else ""
     storing = str(worst["where"]).endswith(STORING)
     if storing:
-        where = " of `store`, which lets one chunk be written at a time"
+        where = " of `store`, which writes one chunk at a time"
     tasks = sum(int(wait["tasks"]) for wait in found if wait["prefix"] == worst["prefix"])
     return WAITING_TASKS.finding(
         observation,
@@ -96,8 +96,8 @@ def _stopped(observation: Observation) -> Finding | None:
         observation,
         f"{plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of {plural(found.threads, 'thread')} and waited "
         f"for `{worst.waits_for}` at {worst.where}.",
-        "release or set what they wait for whatever happens (`with`, or `try` and `finally`), and give the wait a "
-        "`timeout=`, so that it fails instead of hanging",
+        "make sure that what they wait for is released or set even after an error (`with`, or `try` and `finally`), "
+        "and give the wait a `timeout=`, so that it fails instead of hanging",
         Evidence("tasks that held a thread and waited", tasks, "facts standstill"),
         confidence=0.9,
     )

@@ -25,8 +25,8 @@ WORK_INFLATION = SweepCause(
     "that on fewer, and the increase is at least 10 % of the worker time.",
     ruled_out_by="Busy time that other findings explain: waits in calls of distributed (waiting-tasks), the "
     "interpreter lock (gil-bound), a slow worker, a full host. If items or tasks differ, only longer tasks count; a "
-    "few long ones count only where none is a straggler.",
-    remedy="Find what tasks share outside Dask and widen it, or use no more workers than it can serve",
+    "few long tasks count only if none is a straggler.",
+    remedy="Find what tasks share outside Dask and give it more capacity, or use no more workers than it can serve",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy",),
     by_times=True,
@@ -68,20 +68,20 @@ def _said(worst: _WorkGrowth) -> tuple[str, str]:
     if worst.each:
         lock = "the interpreter lock, " if worst.summary.point.threads_per_worker > 1 else ""
         return (
-            f"a typical one takes {words.duration(after.median_s)} instead of {words.duration(before.median_s)}: they "
-            "share something outside Dask that serves no more of them at once",
+            f"a typical one takes {words.duration(after.median_s)} instead of {words.duration(before.median_s)}: the "
+            "tasks share something outside Dask that cannot serve more of them at once",
             f"find what they share ({lock}memory bandwidth, a disk or file system, a database, the cores of one host) "
-            "and widen it, or let each worker have its own",
+            "and give it more capacity, or give each worker its own",
         )
     if (after.tasks - before.tasks) * after.median_s >= worst.excess_s / 2:
         return (
-            f"there are {after.tasks:,} instead of {before.tasks:,}, a typical one as long as before",
-            "divide the same work among more tasks, instead of doing all or some of it in each",
+            f"there are {after.tasks:,} tasks instead of {before.tasks:,}, a typical one as long as before",
+            "divide the same work among the tasks, instead of doing all or part of the work in each of them",
         )
     return (
         "a typical one takes as long as before, but some take longer, such as the first on each worker",
-        "do once, before the tasks, what each worker does at first (imports, models to be loaded: "
-        "`distributed.worker.preload`), or measure with `warmups: 1`",
+        "move what each worker does only once (imports, loading models) before the tasks: "
+        "`distributed.worker.preload`; or measure with `warmups: 1`",
     )
 
 
@@ -96,7 +96,7 @@ def work_inflation(case: SweepCase) -> Finding | None:
     tasks = f"`{worst.prefix}` tasks"
     more, fewer, paying = case.label(worst.summary), case.label(worst.fewer[0]), _paying(case, worst)
     what, remedy = _said(worst)
-    enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more are hardly faster"
+    enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more hardly help"
     return WORK_INFLATION.finding(
         severity_of(worst.share),
         f"The same work takes longer on more threads: {tasks} take {number(after.work_s)} thread-seconds at {more}, "

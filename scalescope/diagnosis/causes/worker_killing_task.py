@@ -34,8 +34,8 @@ REPEATED = 2  # least deaths with the same task present, for the task to be susp
 # Error of a task whose inputs alone are larger than the memory of a worker (distributed since 2025)
 REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 REDUCE = (
-    "reduce each input in a task of its own before they come together, or write them out instead of collecting them "
-    "(`to_parquet`, `to_zarr` in place of `compute`)"
+    "reduce each input in a separate task before this task combines them, or write the results out instead of "
+    "collecting them (`to_parquet`, `to_zarr` in place of `compute`)"
 )
 GATHERS = 0.3  # share of a worker's memory that the inputs of a task need, for them to be the reason for its end
 MOST_SUSPECTS = 3  # most tasks that may share the blame; larger groups are not suspected
@@ -102,13 +102,13 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
-    title="A task is too much for its workers",
-    needs="At least two workers died without being asked to leave. The same one to three tasks, which never "
-    "finished, were on at least three quarters of them. Or the inputs of a task are larger than a worker's memory, so "
-    "that the scheduler refused it.",
-    ruled_out_by="The task finished on another worker. The workers left by request. Each death had other tasks "
+    title="A task kills its workers",
+    needs="At least two workers died without being asked to leave. At least three quarters of these workers held the "
+    "same one to three tasks, which never finished. Or the inputs of a task are larger than a worker's memory, so that "
+    "the scheduler refused it.",
+    ruled_out_by="The task finished on another worker. The workers left by request. Each dead worker held other tasks "
     "(worker-died).",
-    remedy="Run that item alone outside Dask and fix what ends the process. The finding names the key, the exit code "
+    remedy="Run that task alone, outside Dask, and fix what ends the process. The finding names the key, the exit code "
     "and, if the log has it, the line of the crash",
     link=KILLED_LINK,
     parts=("lost",),
@@ -144,14 +144,14 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     return WORKER_KILLING_TASK.finding(
         observation,
         lost_with_workers(observation),
-        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
+        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died held "
         f"it{how.text}{end}.{untold(observation)}"
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(inputs)}"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
-        Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
+        Evidence("workers that died while they held it", len(dead), "tables workers and tasks"),
         Evidence("workers that died", total, "table workers"),
         *traces_of(dead),
         *((Evidence("the scheduler's verdict", "KilledWorker", "event task-erred"),) if refused else ()),
@@ -169,7 +169,7 @@ def _input_bytes(observation: Observation, key: str) -> float:
 
 
 def _holding(nbytes: float) -> str:
-    return f"{give_each(rounded_limit(2 * nbytes / SPILL))}, for its inputs and as much again"
+    return f"{give_each(rounded_limit(2 * nbytes / SPILL))} (its inputs, and as much again to compute)"
 
 
 def _refused(observation: Observation) -> Finding | None:
@@ -180,8 +180,8 @@ def _refused(observation: Observation) -> Finding | None:
             return WORKER_KILLING_TASK.finding(
                 observation,
                 lost_with_workers(observation),
-                f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
-                f"and a worker has {limit}: it failed.",
+                f"`{prefixes.get(key, key)}` failed: the scheduler gave it to no worker, since its inputs alone take "
+                f"{needs} and a worker has {limit}.",
                 f"{REDUCE}; else {_holding(parse_bytes(needs))}",
                 Evidence("key of the task", key, "event task-erred"),
                 confidence=0.95,

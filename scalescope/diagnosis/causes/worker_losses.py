@@ -33,11 +33,11 @@ WORKER_DIED = TrialCause(
     code="worker-died",
     title="Workers died",
     needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
-    ruled_out_by="It left by request (scaled down, retired, closed gracefully) or after the work: every task had "
-    "finished once, and the client waited for nothing more (information). One task was on "
-    "every worker that died (worker-killing-task).",
-    remedy="It depends on why the process ended, which the finding tells from exit code, nanny and log: memory, a "
-    "native crash, the resource manager or a lost machine",
+    ruled_out_by="The worker left by request (scaled down, retired, closed gracefully) or after the work: every task "
+    "had finished once, and the client waited for nothing more (information). One task was on every worker that died "
+    "(worker-killing-task).",
+    remedy="Depends on why the process ended; the finding tells this from exit code, nanny and log: memory, a native "
+    "crash, the resource manager or a lost machine",
     link=KILLED_LINK,
     parts=("lost",),
     predicts=False,
@@ -104,10 +104,10 @@ def _after_all_results(observation: Observation, late: Sequence[Departure]) -> F
     return WORKER_DIED.finding(
         observation,
         0.0,
-        f"{plural(len(late), 'worker')} ended when every task had its result, and nobody waited for what was lost with "
-        "them: it cost nothing.",
-        "nothing has to be done; `client.retire_workers` before workers are ended keeps the scheduler from computing "
-        "their results again",
+        f"{plural(len(late), 'worker')} ended when every task had finished, and nobody waited for the results that "
+        "were lost: this cost nothing.",
+        "nothing has to be done; if you call `client.retire_workers` before you end workers, the scheduler does not "
+        "compute their results again",
         Evidence("workers that ended", len(late), "table workers"),
         Evidence("tasks that were with them", again, "table tasks"),
         confidence=0.9,
@@ -156,11 +156,11 @@ def workers_missing(observation: Observation) -> Finding | None:
         lost_s,
         f"On average {mean:,.1f} of {plural(observation.threads, 'thread')} asked for were not there while tasks "
         f"waited for them: workers {why}; {percent(share)} of the worker time was lost.",
-        "keep workers for the whole run: no `cluster.adapt(...)` or `--lifetime` below its length, and "
-        "`client.wait_for_workers(n)` before it begins"
+        "keep workers for the whole run: no `cluster.adapt(...)`, no `--lifetime` shorter than the run, and "
+        "`client.wait_for_workers(n)` before the run begins"
         if left
-        else "wait for them with `client.wait_for_workers(n)` before the work begins, and read why the others did not "
-        "come in the logs of the platform",
+        else "wait for them with `client.wait_for_workers(n)` before the work begins, and look into the logs of the "
+        "platform for why the others did not come",
         Evidence("threads asked for", observation.threads, "the point"),
         Evidence("threads missing on average", round(mean, 2), "table workers"),
         Evidence("workers that left by request", len(left), "table workers, events remove-worker"),

@@ -18,10 +18,10 @@ MEANT = 0.25  # most share of the worker time lost, for a limit by resources to 
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
     title="Tasks confined to few workers",
-    needs="Tasks that may run only on some workers (`workers=`, hosts, resources) waited while threads elsewhere "
-    "were idle. Or a worker took far longer than others for tasks that only it may run. Or the trial was stopped "
-    "with tasks that no worker may run.",
-    ruled_out_by="Restricted tasks that ran in time. Idle threads on the allowed workers themselves (tiny-tasks). A "
+    needs="Tasks that may run only on some workers (`workers=`, hosts, resources) waited while threads elsewhere were "
+    "idle. Or a worker took far longer than others for tasks that may run only on that worker. Or the trial stood "
+    "still, with tasks that no worker may run.",
+    ruled_out_by="Restricted tasks that did not wait. Idle threads on the allowed workers themselves (tiny-tasks). A "
     "restriction that names all workers.",
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
@@ -47,9 +47,9 @@ def _unmet(observation: Observation) -> Finding | None:
         return None
     worst, tasks = away[0], sum(each.tasks for each in away)
     asked = worst.problem.partition(ASKS_FOR)[2] or "what no worker has"
-    remedy, link = "name workers that are there, or add `allow_other_workers=True`, in the call", ""
+    remedy, link = "name workers that exist, or add `allow_other_workers=True`, in the call", ""
     if asked.startswith("resources"):
-        remedy = "start workers that offer them (`dask worker --resources`), or ask for none in the call"
+        remedy = "start workers with these resources (`dask worker --resources`), or ask for no resources in the call"
         link = RESOURCES_LINK
     return WORKER_RESTRICTION.standing(
         observation,
@@ -83,8 +83,8 @@ def _confined(observation: Observation) -> Finding | None:
         )
         if len(alike) > 1:
             remedy = (
-                f"take `resources=` out of the call that makes `{holds.prefix}` tasks, which hold them longest, if "
-                "these need none; else raise what workers offer (`dask worker --resources`)"
+                f"`{holds.prefix}` tasks hold the resources longest: if they need none, remove `resources=` from the "
+                "call that makes them; else raise what workers offer (`dask worker --resources`)"
             )
     else:
         summary = f"{who} may run on {worst.allowed:,} of {plural(total, 'worker')} only ({where}) and had to wait"

@@ -39,7 +39,7 @@ class KeptMemory:
         """Clause on the memory that the tasks take."""
         took = words.size(self.each)
         if self.stays:
-            return f"each `{self.prefix}` task leaves about {took} in its process"
+            return f"each `{self.prefix}` task leaves about {took} in the memory of its process"
         return f"a `{self.prefix}` task takes about {took} while it runs, besides its result"
 
 
@@ -137,7 +137,7 @@ class LargeBlock:
     def text(self) -> str:
         threads = f" on each of {self.threads} threads" if self.threads > 1 else ""
         return f"a block of `{self.prefix}` takes {words.size(self.nbytes)}{threads}, and a worker has " + (
-            f"{words.size(self.limit)} for it, its copies and its process"
+            f"{words.size(self.limit)} for the block, its copies and the process"
         )
 
     @property

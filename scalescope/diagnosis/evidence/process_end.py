@@ -32,8 +32,8 @@ def untold(observation: Observation) -> str:
     if not observation.by_prefect or not given_up(observation):
         return ""
     return (
-        " Prefect is not told, and its server shows the run of such a task as RUNNING for ever; end it in the flow by "
-        "`get_client(sync_client=True).set_task_run_state(future.task_run_id, Crashed(), force=True)`."
+        " Prefect does not learn of this, and shows the run of such a task as RUNNING for ever; end the run in the "
+        "flow with `get_client(sync_client=True).set_task_run_state(future.task_run_id, Crashed(), force=True)`."
     )
 
 
@@ -55,7 +55,7 @@ class ProcessEnd:
     link: str = KILLED_LINK
 
 
-ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost")
+ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "remove the axis; recovery_s says what this cost")
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
@@ -69,13 +69,13 @@ def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
     code = Counter(death.exit_code for death in dead).most_common(1)[0][0]
     if any("MemoryError" in death.words for death in dead):
         return ProcessEnd(
-            " (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK
+            " (MemoryError in its log)", "give the worker more memory, or make the partition smaller", MEMORY_LINK
         )
     if seen := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
         if "OOMKilled" in seen:
             of_pods = MORE_MEMORY.replace("`memory_limit=`, `--memory-limit`", "`cluster.memory_mb`")
             return ProcessEnd(f" ({seen})", of_pods, MEMORY_LINK)
-        return ProcessEnd(f" ({seen})", "see table logs for its last words and the events of its pod")
+        return ProcessEnd(f" ({seen})", "read the table logs: the last lines of the worker, and the events of its pod")
     if code is None:
         if any(death.reason.startswith("check-worker-ttl") for death in dead):
             return ProcessEnd(
@@ -87,23 +87,23 @@ def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
         return ProcessEnd(f" ({cause})" if cause else "", said.get("next", logs))
     if code >= 0:
         return ProcessEnd(
-            f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"
+            f" (exit code {code})", "look for code in tasks that ends the process: `os._exit`, `sys.exit`, an abort"
         )
     name = signal_name(-code)
     if name == "SIGKILL":
         return ProcessEnd(
             f" (killed by {name})",
-            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, which is what "
-            "it usually means; then give each worker more memory, or make the partition smaller",
+            "look for `out of memory` in the kernel's log (`dmesg`) or in the events of the pod or job, the usual "
+            "reason for SIGKILL; if you find it, give each worker more memory, or make the partition smaller",
             MEMORY_LINK,
         )
     if name == "SIGTERM":
         return ProcessEnd(
             f" (ended by {name})",
-            "ask the resource manager why: walltime, preemption, or a memory limit; with a walltime, start workers "
-            "with a `--lifetime` below it",
+            "ask the resource manager why: walltime, preemption, or a memory limit; if it was the walltime, start "
+            "workers with a shorter `--lifetime`",
         )
-    return ProcessEnd(f" (crashed with {name})", "look for the native code in which it crashed")
+    return ProcessEnd(f" (crashed with {name})", "look for the native code (C extension) in which the worker crashed")
 
 
 def signal_name(number: int) -> str:

@@ -222,7 +222,7 @@ def _hashes(observation: Observation) -> Bools:
 
 
 def mostly_in(observation: Observation, found: SubmissionLoop, call: str) -> Place | None:
-    """The line of a loop at which the client is in such a call for most of the time; None if it is not."""
+    """Line of the longest call of this function in a loop, if its calls take most of the time; else None."""
     row, _ = _mostly(observation, found, np.array([each == call for each in observation.client_calls], dtype=bool))
     return None if row is None else Place.of(str(observation.column("client", "where")[row]))
 
@@ -262,7 +262,7 @@ def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
             "tables graphs and tasks",
         ),
         Evidence(f"from one {found.unit} to the next, median, s", round(found.round_s, 4), "table graphs"),
-        Evidence("of that with no task left, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
+        Evidence("of this time, without any task, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
         Evidence("thread-seconds idle meanwhile, no task waiting", round(lost_s, 3), "tasks and worker time"),
     )
 

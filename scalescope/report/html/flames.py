@@ -72,7 +72,7 @@ def _mostly(each: InsidePrefix) -> str:
 def _flame(prefix: str, each: InsidePrefix) -> Flame:
     bars = tuple(_bars(each.stacks, each.samples, 0, 0))
     told = sum(stack.samples for stack in each.stacks)
-    rest = f"; stacks of {percent(1 - told / each.samples)} of them are missing" if told < each.samples else ""
+    rest = f"; {percent(1 - told / each.samples)} of the samples have no stack" if told < each.samples else ""
     return Flame(prefix, f"{plural(each.samples, 'sample')}{rest}", bars, max((bar.row for bar in bars), default=0) + 1)
 
 

@@ -26,11 +26,11 @@ from scalescope.report.table import ReportTable
 TABLE_TIMES = 12  # rows (points in time) of the tables that accompany charts
 TABLE_WORKERS = 10
 SENTENCE = 4  # most charges named in a sentence
-LATER = " Waiting for late tasks is passed on to the delay that made them late."
+LATER = " Time spent waiting for late tasks is charged to the delay that made them late."
 SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known for each prefix
 TEXTURES = {
     "dotted": "dotted: the task holds its thread and waits",
-    "pale": "pale: idle, and waits for these tasks, or for others that they made late",
+    "pale": "pale: an idle thread waits for these tasks, or for tasks that they made late",
 }
 
 
@@ -182,7 +182,7 @@ def _heat(view: TrialView) -> TimeChart:
     averaged = f"Each row is the average of {heat.workers} workers." if heat.workers > 1 else ""
     never = f"{idle:,} of {plural(len(heat.order), 'worker')} never ran a task" if idle else "Every worker ran a task"
     middle = float(np.median(heat.busy))
-    half = f", half of all at least {percent(middle)}" if middle >= 0.01 else ""
+    half = f", half of the workers at least {percent(middle)}" if middle >= 0.01 else ""
     return TimeChart(
         f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
         "on top.",
@@ -241,8 +241,8 @@ def _drawn(bars: gantt.Bars) -> str:
     if not bars.merged_below_s:
         return ""
     text = (
-        f"{bars.tasks:,} tasks are drawn as {len(bars.row):,} bars (at most {gantt.MOST_BARS:,}): those shorter than "
-        f"{seconds(bars.merged_below_s)} s that follow each other closely on a thread share one."
+        f"{bars.tasks:,} tasks are drawn as {len(bars.row):,} bars (at most {gantt.MOST_BARS:,}): tasks shorter than "
+        f"{seconds(bars.merged_below_s)} s that follow each other closely on a thread share a bar."
     )
     return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
 

@@ -39,14 +39,14 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Factors of the efficiency",
-        "Each is a share of the threads’ time that the factors above it left: the share in which "
+        "Each factor is a share of the threads’ time that the factors above it left: the share in which "
         + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
         + ". Their product is the efficiency. Work inflation is the work of the smallest size, for as many items, "
         "divided by the work; with it the product is the speed-up per thread. A factor below 0.8 is marked (!).",
     ),
     (
         "Worker time",
-        "P × the time of the workload’s call: what was paid for. It is divided without remainder into the parts below.",
+        "P × the time of the workload’s call: what was paid for. The parts below add up to all of it.",
     ),
 )
 

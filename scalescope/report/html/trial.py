@@ -71,7 +71,7 @@ def build(
     if trial.state is not TrialState.VALID:
         why += f", {trial.state}: {trial.reason.strip().partition(chr(10))[0] or 'no reason given'}"
     if not trial.records:
-        return TrialPage(title, why, missing="Nothing was recorded of it.")
+        return TrialPage(title, why, missing="Nothing was recorded of this trial.")
     try:
         tables = read(trial)
         attempts = Attempts.read(tables)
@@ -96,9 +96,9 @@ def _path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
     """Table of the critical path, and a sentence on what its length means."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
-    useful = f"From about {plural(spans.useful_workers, 'thread')} on, more of them help this graph by less than 5 %."
+    useful = f"From about {plural(spans.useful_workers, 'thread')} on, more threads help this graph by less than 5 %."
     if longest is None:
-        return None, f"The tasks on it are not known, because dependencies were not recorded. {useful}"
+        return None, f"The tasks on the critical path are not known, because dependencies were not recorded. {useful}"
     shares, count = longest.shares(), dict.fromkeys(longest.by_prefix, 0)
     for prefix in longest.prefixes:
         count[prefix] += 1

@@ -280,19 +280,19 @@ def _undecided(question: ComparisonQuestion) -> str:
 
 def _advice(question: ComparisonQuestion, found: Effects) -> str:
     if _close(question, found):
-        return "Without its odd pairs it would be the same: raise max_pairs to see how often there are such."
+        return "Without the odd pairs, A and B would be the same: raise max_pairs to see how often they occur."
     if t_test(found) <= question.level:
         flipped = f"p = {sign_flip(found):.2g}"
         return f"The t-test sees a difference, the sign-flip test ({flipped}) does not: look for odd trials."
-    seen = f"This run would have seen {100 * minimal_effect(found, question.level):.2g} %"
-    return f"{seen}; for less, raise max_pairs or use a quieter machine."
+    seen = f"This run would have shown a difference of {100 * minimal_effect(found, question.level):.2g} %"
+    return f"{seen}; for smaller differences, raise max_pairs or use a quieter machine."
 
 
 def _too_few(question: ComparisonQuestion, found: Effects) -> str:
     have = f"{_undecided(question)}: {plural(found.pairs, 'valid pair')} of at least {FEWEST}"
     if not found.dropped:
         return f"{have}. Allow more time."
-    return f"{have}, {plural(found.dropped, 'pair')} had a trial that was not valid. See the reasons of its trials."
+    return f"{have}, {plural(found.dropped, 'pair')} had a trial that was not valid. See why trials are not valid."
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:

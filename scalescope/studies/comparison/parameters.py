@@ -25,7 +25,7 @@ MaxPairs = Annotated[
 Alpha = Annotated[
     float,
     Parameter(
-        "Share of comparisons of equals that may raise a false alarm, all looks together.",
+        "Share of comparisons of equal sides that may raise a false alarm, over all looks at the pairs.",
         title="Share of false alarms",
         minimum=0.0001,
         maximum=0.5,

@@ -48,7 +48,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
             "b",
             {},
             "what B changes",
-            next_step="add --b NAME=VALUE; to compare equals, the same values for --a and --b",
+            next_step="add --b NAME=VALUE; for a side against itself, give --a and --b the same values",
         )
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)

@@ -119,7 +119,7 @@ def _notes(study: Study, every: Sequence[PairedComparison], shown: Sequence[Pair
     notes = []
     if every:
         line = f"{every[0].question.b} against {every[0].question.a}, by {study.question['metric']}."
-        notes.append(Note(f"{line} detects: the smallest difference that so many pairs would have shown."))
+        notes.append(Note(f"{line} Column detects: the smallest difference that so many pairs would have shown."))
     notes += [Note(f"{name}, why: {each['reason']}.") for name, each in study.result.get("whys", {}).items()]
     counts = Counter(str(each.decision) for each in every if each not in shown)
     if counts:
@@ -147,7 +147,7 @@ def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, st
         ("Pairs", "A and B take turns, in a random order within each pair, so that drift of the machine cancels"),
         ("p", "of the paired t-test on log ratios, corrected for every look at the pairs so far"),
         ("Interval", "of the ratio; it holds at all looks at once, in 95 of 100 comparisons"),
-        ("Would have seen", "the smallest difference that such pairs show in four of five such comparisons"),
+        ("Would have seen", "the smallest difference that so many pairs show in four of five comparisons"),
     ]
     if len(every) > 1:
         found.insert(

@@ -105,7 +105,7 @@ class Prediction(Mapped):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to rely on the prediction."""
-        found = ["other processes filled the host while it was measured"] if self.busy_host else []
+        found = ["other processes filled the host during the measurement"] if self.busy_host else []
         if self.trust is not None and abs(math.log1p(self.trust.error)) >= math.log1p(WRONG):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
@@ -363,7 +363,7 @@ def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) 
 
 
 def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
-    """Findings of a trial, costliest first, unknown causes last; includes losses that are nobody's fault."""
+    """Findings that are severe enough, or nobody's fault, and cost time: costliest first, unknown causes last."""
     known = causes.by_code()
 
     def counts(finding: Finding) -> bool:

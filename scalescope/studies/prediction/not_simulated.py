@@ -14,12 +14,12 @@ from scalescope.model.trial import Trial
 from scalescope.studies.prediction.measured import work_of
 
 MATTERS = 0.1  # smallest share of the time or of the tasks that is reported
-SCATTERING = "of its time is `client.scatter`, which is not simulated"
-ACTORS = "of its worker time is calls of actors, which are not simulated"
-NESTED = "of its tasks were sent by other tasks, whose waiting is simulated as computing"
-NEW = "of its tasks have prefixes that were not measured, and are taken to last no time"
+SCATTERING = "of the time is `client.scatter`, which is not simulated"
+ACTORS = "of the worker time is calls of actors, which are not simulated"
+NESTED = "of the tasks were sent by other tasks, whose waiting is simulated as computing"
+NEW = "of the tasks have prefixes that were not measured, and are simulated as taking no time"
 FEW = 0.01  # smallest share of `NEW` tasks that is reported, since a single one may last long
-WAITING = "of its worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
+WAITING = "of the worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
 
 
 def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:

@@ -103,7 +103,7 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
             f"axes.{WORKERS}",
             asked.axes[WORKERS],
             "a setting of the run",
-            next_step="--using chooses measured sizes, --workers names those to predict",
+            next_step="--using chooses measured sizes, --workers names the sizes to predict",
         )
     cluster(FittedCosts(), asked.bandwidth)
     return asked
@@ -183,7 +183,7 @@ class PredictionSteps:
         measured = self._measured(runs)
         if measured.smaller is None or not _is_large(measured):
             return ""
-        return f"{self.answer(runs).line}. How far to trust it is not known yet."
+        return f"{self.answer(runs).line}. How far to trust the prediction is not known yet."
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         measured, by_step = self._measured(runs), self._by_step(runs)

@@ -78,12 +78,12 @@ def _notes(found: Prediction) -> list[Note]:
     notes = []
     trust = found.trust
     if found.unchecked:
-        notes.append(Note(f"How far to trust it is not known: {found.unchecked}", Tone.DOUBT))
+        notes.append(Note(f"How far to trust the prediction is not known: {found.unchecked}", Tone.DOUBT))
     elif trust is None:
         notes.append(Note("One measured size does not tell how far to trust this. Measure a second one.", Tone.DOUBT))
     else:
         text = (
-            f"How far to trust it: {plural(trust.workers, 'worker')} predicted from {trust.largest_used:,} gave "
+            f"How far to trust this: {plural(trust.workers, 'worker')} predicted from {trust.largest_used:,} gave "
             f"{seconds(trust.predicted_s)} s, and {seconds(trust.measured_s)} s were measured "
             f"({percent(abs(trust.error))} off)."
         )
@@ -105,6 +105,6 @@ def _sure(found: Prediction) -> list[tuple[str, str]]:
             "Measured over simulated",
             f"{number(found.factor)} at the largest measured size; all simulated times are multiplied by it",
         ),
-        ("Interval", "80 %: by the spread of repeats and by how far measured sizes were off; wider with each doubling"),
+        ("Interval", "80 %, from the spread of repeats and the errors at measured sizes; wider with each doubling"),
         ("Left out", "outside services that saturate, and memory except where results do not fit"),
     ]

@@ -394,7 +394,7 @@ def _line(table: _Readings, search: _Bisection, skipped: Sequence[ReleaseCandida
             ends = [f"{end.label} ({end.words})" for end in (good, bad) if end.state not in decided]
             unsure = f"{subject}{' and '.join(ends)}"
             return f"Nothing was searched, as an end is undecided: {unsure}. Choose another end, or raise max_pairs."
-    return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run it again to go on."
+    return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run the command again."
 
 
 def _reasons(skipped: Sequence[ReleaseCandidate]) -> list[str]:

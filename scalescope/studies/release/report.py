@@ -33,7 +33,7 @@ ENDED = {
     ReleaseDecision.FOUND: "two neighbours were seen: one good, the next bad",
     ReleaseDecision.BETWEEN: "some candidates between the last good and the first bad one could not be judged",
     ReleaseDecision.NO_DIFFERENCE: "the bad end is no worse than the good end, so nothing was searched",
-    ReleaseDecision.GOOD_END_BAD: "the good end already shows it, so nothing was searched",
+    ReleaseDecision.GOOD_END_BAD: "the good end already shows the symptom, so nothing was searched",
     ReleaseDecision.NO_END: "an end could not be judged, so nothing was searched",
     ReleaseDecision.UNFINISHED: "there is more to try",
 }
@@ -153,7 +153,7 @@ def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
         notes.append(Note(f"Not narrowed down further: {result['further']}", Tone.DOUBT))
     untried = sum(each.state is None for each in every)
     if untried and result:
-        notes.append(Note(f"{untried:,} of {len(every):,} were not tried.", Tone.FAINT))
+        notes.append(Note(f"{untried:,} of {len(every):,} candidates were not tried.", Tone.FAINT))
     return notes
 
 
@@ -174,12 +174,12 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     result: Mapping[str, Any] = study.result
     if not result:
         return []
-    rule = f"once its probability of error, from how far all trials agree, is at most {share(ALPHA)}"
+    rule = f"once the probability of a wrong decision, estimated from all trials, is at most {share(ALPHA)}"
     if study.question["mode"] == Mode.METRIC:
         smallest = share(study.question["smallest_effect"])
         rule = f"by interleaved pairs with the good end, at most {share(ALPHA)} wrongly; ends must differ by {smallest}"
     return [
         ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),
-        ("Several changes", "if it came, went and came again, this is one of the boundaries, not always the first"),
+        ("Several changes", "if it came, went and came back, this is one of the boundaries, not always the first"),
     ]

@@ -55,6 +55,10 @@ class Configuration(Mapped):
         error = math.log(self.high_s / self.predicted_s) / NORMAL.inv_cdf((1 + LEVEL) / 2)
         return NORMAL.cdf(math.log(deadline_s / self.predicted_s) / max(error, LEAST_ERROR))
 
+    def in_time(self, deadline_s: float) -> str:
+        """Text of the chance, from `0 %` to `99 %`."""
+        return percent(min(self.chance(deadline_s), SUREST))
+
     @property
     def shape(self) -> str:
         memory = f" × {words.size(self.memory_mb * 2**20)}" if self.memory_mb else ""
@@ -254,7 +258,7 @@ def line(found: Sizing, wanted: Wanted) -> str:
     role = {"best": "the fastest", "cheapest": "the cheapest", "smallest": "the smallest that fits"}
     said = " and ".join(role[name] for name in names) or "the cheapest in time"
     if wanted.deadline_s is not None:
-        said += f"; keeps the deadline in {percent(min(chosen.chance(wanted.deadline_s), SUREST))} of runs"
+        said += f"; keeps the deadline in {chosen.in_time(wanted.deadline_s)} of runs"
     text = f"{chosen.shape}: {seconds(chosen.predicted_s)} s ({seconds(chosen.low_s)} to {seconds(chosen.high_s)}), "
     text += f"{price(chosen, found.currency)}; {said}"
     limit = f", held back by {' or '.join([chosen.limit, *chosen.also])}" if chosen.limit else ""

@@ -86,7 +86,7 @@ class SizeParameters(StudySettings, OneWorkload):
     cores: Annotated[
         int | None,
         Parameter(
-            "Most cores of all workers together; a thread has one. Empty: those of this machine if it ran the "
+            "Most cores of all workers together, one per thread. Empty: the cores of this machine if it ran the "
             "workload, else 16 times as many as were measured.",
             title="Cores, at most",
             minimum=1,
@@ -106,7 +106,7 @@ class SizeParameters(StudySettings, OneWorkload):
     deadline: Annotated[
         str,
         Parameter(
-            "Time in which the workload must end; the cheapest cluster that keeps it in 8 of 10 runs is chosen.",
+            "Time in which the workload must end; the cheapest cluster that keeps to it in 8 of 10 runs is chosen.",
             metavar="TIME",
             examples=("20m",),
             reads=_read_time,
@@ -132,8 +132,8 @@ class SizeParameters(StudySettings, OneWorkload):
     measure: Annotated[
         bool,
         Parameter(
-            "Also run the workload at one or two more sizes, where that decides. Without this option they are named.",
-            title="Measure more where it pays",
+            "Also run the workload at one or two more sizes if that helps. Without this option they are only named.",
+            title="Measure more where it helps",
         ),
     ] = False
     form: Annotated[

@@ -81,7 +81,7 @@ def _checked(given: Mapping[str, Any]) -> SizeParameters:
 
 def _may_measure(run: SweepRun, asked: SizeParameters) -> None:
     if ran_what(run.trials):
-        step = "run the script once more with the cluster that is named, then ask again"
+        step = "run the script once more on the cluster that the answer names, then ask again"
         raise InvalidField("measure", True, "a sweep of a function, which can be run again", next_step=step)
     others_code.check(run, others_code=asked.others_code)
     others_code.check_can_run_again(run)

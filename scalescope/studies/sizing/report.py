@@ -14,12 +14,12 @@ from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet
 from scalescope.studies.sizing.choice import Configuration, Sizing
-from scalescope.studies.sizing.parameters import ASKED
+from scalescope.studies.sizing.parameters import ASKED, seconds_of
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
-ROLES = ("best", "cheapest", "smallest")
+ROLES = ("chosen", "best", "cheapest", "smallest")
 OTHERS = 5  # other configurations in the table: the fastest ones
 
 
@@ -32,7 +32,8 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     sure = [("Simulated", plural(len(found.configurations), "cluster")), *common.trials(runs)]
     others = ", ".join(name for name in found.code if name != found.form)
     code = (f"Code ({found.form}; --as has {others} too)", found.code[found.form]) if found.code else ("", "")
-    return Sheet(_table(found), tuple(_notes(found)), tuple(asked), tuple(sure), code=code)
+    deadline_s = seconds_of("deadline", study.question.get("deadline", ""))
+    return Sheet(_table(found, deadline_s), tuple(_notes(found)), tuple(asked), tuple(sure), code=code)
 
 
 def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
@@ -43,22 +44,23 @@ def _asked(study: Study) -> dict[str, object]:
     return {name: study.question[name] for name in ASKED if study.question.get(name)}
 
 
-def _table(found: Sizing) -> ReportTable:
+def _table(found: Sizing, deadline_s: float | None) -> ReportTable:
     named: dict[tuple[int, int], tuple[list[str], Configuration]] = {}
     for role in ROLES:
         if (each := getattr(found, role)) is not None:
             named.setdefault((each.workers, each.threads), ([], each))[0].append(role)
-    rows = [Row(_cells(each, ", ".join(roles))) for roles, each in named.values()]
+    rows = [Row(_cells(each, ", ".join(roles), deadline_s)) for roles, each in named.values()]
     others = [each for each in found.configurations if (each.workers, each.threads) not in named]
     others = sorted(others, key=lambda each: (bool(each.unfit), each.predicted_s))[:OTHERS]
-    rows += [Row(_cells(each, ""), Tone.FAINT) for each in others]
+    rows += [Row(_cells(each, "", deadline_s), Tone.FAINT) for each in others]
     heads = ("workers × threads", "memory", "seconds", "80 % interval", found.currency or "core-hours", "remarks")
     return ReportTable("Clusters, from what was measured", heads, tuple(rows), frozenset({0, 1, 2, 3, 4}))
 
 
-def _cells(each: Configuration, role: str) -> tuple[str, ...]:
+def _cells(each: Configuration, role: str, deadline_s: float | None) -> tuple[str, ...]:
     limits = [each.limit_text, *(causes.by_code()[code].title for code in each.also)]
-    remarks = [role, *([f"does not fit: {each.unfit}"] if each.unfit else limits)]
+    in_time = f"in time in {each.in_time(deadline_s)} of runs" if deadline_s and not each.unfit else ""
+    remarks = [role, in_time, *([f"does not fit: {each.unfit}"] if each.unfit else limits)]
     return (
         f"{each.workers:,} × {each.threads:,}" + ("" if each.measured_threads else " ?"),
         size(each.memory_mb * 2**20) if each.memory_mb else MISSING,
@@ -78,11 +80,11 @@ def _notes(found: Sizing) -> Iterator[Note]:
         small, large = (size(each * 2**20) for each in (group.others_mb, group.memory_mb))
         yield Note(
             f"`{group.prefix}` ({plural(group.tasks, 'task')}) alone needs much memory: {large} for each of "
-            f"{plural(group.workers, 'worker')}, and {small} for each other one, do as well; the code has both groups."
+            f"{plural(group.workers, 'worker')}, and {small} for each other worker, suffice; the code has both groups."
         )
     for each in found.unsure:
         yield Note(f"Unsure: {each}.", Tone.DOUBT)
-    how = "--measure runs it" if "sweep" in found.code else "run the script on it, then size that run"
+    how = "--measure runs it" if "sweep" in found.code else "run the script on such a cluster, then size that run"
     for one in found.measurements:
         shape = f"{plural(one.workers, 'worker')} × {plural(one.threads, 'thread')}"
-        yield Note(f"A run on {shape} would make it surer: {one.why} ({how}).", Tone.DOUBT)
+        yield Note(f"A run on {shape} would make the choice surer: {one.why} ({how}).", Tone.DOUBT)

@@ -27,7 +27,7 @@ STEEP = 0.2
 GRAIN = 4
 # Numbers of tests to correct for: gaps that are suspected at a time; looks at each gap before a jump is reported.
 SEEN, LOOKED = 8, 10
-# Standard errors by which a jump must exceed the noise to be found nearly always.
+# Standard errors above the noise limit of `is_break` from which a jump is found nearly always.
 POWER = 2.0
 # Most rounds in which doubtful breaks are withdrawn and all gaps judged again.
 ROUNDS = 3

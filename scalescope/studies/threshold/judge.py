@@ -145,7 +145,7 @@ def _sort_out(
     grain = _grain(question, curve)
     budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
     trials = plural(question.max_repeats, "trial")
-    noise = f"noise of {_percent(table.noise)} hides the exact place with {trials} of a point" if ended else STOPPED
+    noise = f"noise of {_percent(table.noise)} hides the exact place after {trials} of a point" if ended else STOPPED
     jumps: list[Jump] = []
     doubts = [(curve.gaps[i].left, curve.gaps[i].right, GRAINY) for i in grain]
     doubts += [(gap.left, gap.right, budget) for gap in loose(question, table, curve)]

@@ -71,7 +71,7 @@ def _searched(axes: Mapping[str, Sequence[Scalar]]) -> tuple[str, float, float, 
     several = [name for name, values in axes.items() if len(values) > 1]
     if len(several) != 1:
         raise InvalidField(
-            "axes", dict(axes), "exactly one axis with a range, such as items=50..400; others with one value each"
+            "axes", dict(axes), "exactly one axis with a range, such as items=50..400; other axes with one value each"
         )
     [name] = several
     numbers = [_number(f"axes.{name}[{i}]", value) for i, value in enumerate(axes[name])]

@@ -113,7 +113,7 @@ def _table(
         tone = Tone.DOUBT if spot.y is None else Tone.BAD if jump else Tone.PLAIN
         rows.append(Row((*cells, _mark(jump) if jump else "no valid trial" if spot.y is None else ""), tone))
     left_out = len(measured) - len(kept)
-    caption = "The values measured, in their order" + (f"; {left_out} between them are left out" if left_out else "")
+    caption = "The values measured, in their order" + (f"; {left_out} values are left out" if left_out else "")
     heads = (question.axis, question.metric, *(("trials",) if repeated else ()), "")
     return ReportTable(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
 

@@ -98,7 +98,7 @@ def test_an_estimate_without_measured_trials_is_an_upper_bound() -> None:
     assert found.cost == Cost(2, 720, 3, 3, 9)
     assert found.sentence(SWEEP, PRICES) == (
         "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each is counted with the limit of 360 s, and 600 s of "
-        "workers that wait for others)"
+        "workers that wait for the other workers)"
     )
 
 

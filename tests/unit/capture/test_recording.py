@@ -542,7 +542,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         ({"assigned": None}, 10, ""),
         ({"dropped": 3}, 10, "3 task attempts were lost"),
         ({}, 7, "3 of 10 task attempts did not arrive"),
-        ({"assigned": 11}, 10, "the scheduler assigned 11 task attempts, 10 are in the record"),
+        ({"assigned": 11}, 10, "the scheduler assigned 11 task attempts, but 10 are in the record"),
         ({"restarted": True, "assigned": None}, 10, "the scheduler was restarted"),
     ],
 )
@@ -556,7 +556,7 @@ def test_a_record_is_complete_when_its_counts_add_up(changes: dict[str, Any], re
     ("changes", "clock_error_s", "says"),
     [
         ({"unfinished": 1, "unfinished_keys": ["x"]}, 0.0, "1 tasks still ran when the trial was closed, such as x"),
-        ({"foreign": 2}, 0.0, "2 tasks that began before the trial"),
+        ({"foreign": 2}, 0.0, "2 earlier tasks ended during the trial"),
         ({"assigned": None}, 0.0, "does not count tasks"),
         ({"full": {"members": 4}}, 0.0, "4 rows of the table of members were lost"),
         ({}, 0.066, "disagree by at least 66 ms"),

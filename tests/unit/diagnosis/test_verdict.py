@@ -337,7 +337,7 @@ def test_a_first_cause_that_is_not_sure_names_the_second_and_what_tells_them_apa
     assert verdict.line.startswith(PROBABLY) == bool(names)
     assert names in verdict.line
     free = bool(others) and others[0].code == "host-overloaded"
-    assert not names or (("a host that is free" if free else "threads_per_worker=1") in verdict.line)
+    assert not names or (("on an idle host" if free else "threads_per_worker=1") in verdict.line)
 
 
 def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_trial):

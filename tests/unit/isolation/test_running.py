@@ -200,7 +200,7 @@ def test_isolating_a_run_without_the_symptom_is_refused(isolated: Any, fake: Any
     begun = len(fake.begun)
     with pytest.raises(InvalidField, match="valid trial"):
         isolated(metric="workers_used > 100")
-    with pytest.raises(InvalidField, match="this one is healthy"):
+    with pytest.raises(InvalidField, match="this run is healthy"):
         isolated(metric="")
     with pytest.raises(InvalidField, match="of this run"):
         isolated(metric="", finding="straggler")

@@ -166,7 +166,7 @@ def of_groups(**axes: Any) -> dict[str, Any]:
         ({"axes": {"items": [1], "items_per_worker": [1]}}, "axes.items_per_worker", "only one of"),
         ({"axes": {"workers": [1]}, "params": {"second": 1}}, "params.second", "did you mean 'seconds'"),
         ({"axes": {"workers": [1]}, "params": {"seconds": "1"}}, "params.seconds", "finite number"),
-        ({"axes": {"fault": ["kill-worker"]}}, "axes.fault", "on a simulated cluster nothing can be broken"),
+        ({"axes": {"fault": ["kill-worker"]}}, "axes.fault", "a simulated cluster supports no faults"),
         ({"axes": {"fault": ["kill-wrker"]}, "cluster": "local"}, "axes.fault", "one of none, kill-worker, pause-wor"),
         ({"axes": {"fault": ["delay-network"]}, "cluster": "local"}, "axes.fault", "only root can"),
         ({"points": [{"workers": 1, "itemz": 1}]}, "points[0].itemz", "did you mean 'items'"),

@@ -44,7 +44,7 @@ def test_the_answer_names_place_fix_gain_and_what_refutes_it(answer: Any) -> Non
     [finding] = found.findings
     assert (finding.id, finding.place, finding.fix) == ("results-awaited-in-loop", "score.py:14", "use `client.map`")
     assert (finding.now_s, finding.predicted_s, finding.change) == (10.0, 2.0, {"batch": 32})
-    assert finding.refuted_if == "it takes more than 6 s with the fix"
+    assert finding.refuted_if == "the workload takes more than 6 s with the fix"
     assert [each.id for each in finding.evidence] == [f"results-awaited-in-loop.{n + 1}" for n in range(EVIDENCE)]
     assert found.next[-1] == "scalescope show r1 --finding results-awaited-in-loop"
 

@@ -146,7 +146,7 @@ def test_a_side_with_rare_slow_trials_is_seldom_called_the_same() -> None:
     [line] = [answer.line for answer in answers if answer.outlying == 3][:1]
     assert ", 20 pairs, 3 set aside in which B was 5" in line
     assert line.endswith(
-        " Without its odd pairs it would be the same: raise max_pairs to see how often there are such."
+        " Without the odd pairs, A and B would be the same: raise max_pairs to see how often they occur."
     )
 
 

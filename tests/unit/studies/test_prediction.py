@@ -171,7 +171,7 @@ def part(seconds):
 
 
 @pytest.mark.thorough
-def test_a_prediction_for_other_parameters_divides_the_measured_work(store: str, tmp_path: Path) -> None:
+def test_a_prediction_for_more_chunks_divides_the_measured_work_among_more_tasks(store: str, tmp_path: Path) -> None:
     (tmp_path / "chunks.py").write_text(CHUNKS)
     measured = run_sweep(
         {"workload": f"{tmp_path}/chunks.py:run", "axes": {"workers": [2]}, "repeats": 1, "store": store}

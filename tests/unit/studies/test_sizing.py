@@ -92,6 +92,9 @@ def test_the_answer_is_shown_on_all_pages_with_its_code(sized: StudyResult) -> N
     assert "LocalCluster(" in export.to_markdown(sized.study, sized.runs)
     assert "LocalCluster(" in render_study(sized.study, sized.runs)
     assert "SLURMCluster(" in sized.code("slurm")
+    found, table = Sizing.from_mapping(sized.result), export.to_markdown(sized.study, sized.runs)
+    assert found.chosen is not None
+    assert f"chosen, smallest; in time in {found.chosen.in_time(5.0)} of runs" in table
     assert {"chosen", "unsure"} <= set(sized.result)
     with pytest.raises(InvalidField):
         sized.code("other")

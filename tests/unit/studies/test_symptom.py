@@ -132,7 +132,7 @@ def test_an_invalid_trial_does_not_show_a_finding_symptom() -> None:
 
 
 def test_a_symptom_from_a_healthy_run_or_an_unknown_code_is_refused() -> None:
-    with pytest.raises(InvalidField, match="this one is healthy") as raised:
+    with pytest.raises(InvalidField, match="this run is healthy") as raised:
         first_finding(diagnose(SWEEP, [HEALTHY]))
     assert "the metric" in str(raised.value)
     with pytest.raises(InvalidField, match="did you mean 'too-few-partitions'"):

@@ -293,7 +293,7 @@ def test_the_manifest_shown_as_text_contains_no_secret() -> None:
         ("gpu_product", "H200", "cluster.gpus: expected at least 1"),
         ("node_selector", "pool gpu", "cluster.node_selector: expected KEY=VALUE"),
         ("tolerations", "spot:Sometimes", "cluster.tolerations: expected KEY"),
-        ("environment", "AWS_SECRET_KEY=abc", "nothing that looks like a secret.*SECRET_KEY=\\*{3}'$"),
+        ("environment", "AWS_SECRET_KEY=abc", "no value that looks like a secret.*SECRET_KEY=\\*{3}'$"),
         ("pull_secrets", "hunter2!", r"cluster.pull_secrets.*got \*{3}$"),
         ("volumes", "data:data", "cluster.volumes: expected CLAIM:/PATH"),
         ("namespace", "Team", "cluster.namespace: expected a name in lower case"),

@@ -100,7 +100,7 @@ def test_of_tasks_with_the_same_resource_those_that_hold_it_longest_are_to_do_wi
         for key, prefix, i, start, stop in given
     ]  # fmt: skip
     finding = golden(find(Cluster(2, 2, events=events).observe(rows))["worker-restriction"])
-    assert "makes `analyse` tasks" in finding.remedy
+    assert "`analyse` tasks hold the resources" in finding.remedy
 
 
 # ------------------------------------------------------------------ late workers

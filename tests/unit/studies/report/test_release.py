@@ -26,7 +26,7 @@ def test_the_report_of_a_release_search_has_boundary_changes_and_changelog(found
     assert "dask 2023.5.0 → 2023.9.1" in "\n".join(lines)
     assert "Changelog: https://example.org/changes" in lines
     untried = len(LABELS) - len(found.study.result["tried"])
-    assert f"{untried} of 28 were not tried." in lines
+    assert f"{untried} of 28 candidates were not tried." in lines
 
 
 def test_candidates_are_listed_in_release_order_with_their_measurements(found):
