@@ -102,14 +102,10 @@ def _reap(lease: Lease, dry_run: bool) -> Reaped:
             return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
         spec = kinds().get(lease.backend)
         if spec is None or not spec.reaper:
-            return elsewhere(
-                lease,
-                f"{words}; this version of Scalescope cannot remove resources of {lease.backend}",
-                f"remove everything named {lease.label} there, or wait: it ends by itself at its time limit",
-            )
+            words = f"{words}; this version of Scalescope cannot remove resources of {lease.backend}"
+            return elsewhere(lease, words, _or_wait(lease, f"remove everything named {lease.label} there"))
         if owned is None:
-            step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
-            return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for the time limit")
+            return elsewhere(lease, words, _or_wait(lease, f"run `scalescope reap` on {lease.owner.host.split()[0]}"))
         reaper: Reaper = resolve_name(spec.reaper)
         return reaper(lease, words, dry_run)
     except ScalescopeError as error:
@@ -163,6 +159,10 @@ def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> 
 
 def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
     return Reaped(lease.label, lease.backend, Fate.ELSEWHERE, words=words, next_step=next_step)
+
+
+def _or_wait(lease: Lease, step: str) -> str:
+    return step if lease.limit_at is None else f"{step}, or wait for the time limit"
 
 
 def failed(label: str, backend: str, error: ScalescopeError) -> Reaped:

@@ -169,7 +169,7 @@ def test_clusters_made_one_after_another_at_one_line_are_a_fact_of_the_largest(
         (-signal.SIGSEGV, "SIGSEGV"),
         (-signal.SIGINT, "you stopped"),
         (7, "status 7"),
-        (None, "nobody saw"),
+        (None, "unknown exit status"),
     ],
 )
 def test_the_message_about_the_end_of_a_process_names_signal_or_status(status: int | None, words: str) -> None:
