@@ -34,6 +34,7 @@ from scalescope.capture.unheard import unheard
 from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import SAME_CALL, TABLES, Columns, from_rows
+from scalescope.model.words import plural
 from scalescope.owner import opener
 
 CLOCK_ERROR_S = 0.05  # if clocks differ by so many seconds, a warning says that times of short tasks are wrong
@@ -426,7 +427,9 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
         keys = ", ".join(summary["unfinished_keys"])
         doubts.append(f"{summary['unfinished']} tasks still ran when the trial was closed, such as {keys}")
     if summary["foreign"]:
-        doubts.append(f"{summary['foreign']} earlier tasks ended during the trial; they are not in the record")
+        doubts.append(
+            f"{plural(summary['foreign'], 'earlier task')} ended during the trial; they are not in the record"
+        )
     if summary["assigned"] is None and not summary["restarted"]:
         doubts.append("the task record could not be checked: this release of distributed does not count tasks")
     if summary["edges_dropped"]:

@@ -72,7 +72,7 @@ def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Requiremen
     points = [summary.point for summary in summaries]
     meant = [summary for summary in summaries if asked.means(summary.point)]
     if not meant:
-        return _unknown(asked, ExitStatus.USAGE, f"no measured point matches; there are: {_listed(points)}")
+        return _unknown(asked, ExitStatus.USAGE, f"no measured point matches; the points are: {_listed(points)}")
     names, held = varied(points), list[str]()
     for summary in meant:
         where = label(summary.point, names)

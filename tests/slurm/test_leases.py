@@ -180,7 +180,7 @@ def test_the_commands_leases_and_reap_show_and_remove_jobs_without_an_owner(
     assert cli.run(["leases"]) == ExitStatus.OK
     shown = capsys.readouterr()
     assert "is dead" in shown.out
-    assert "1 without an owner" in shown.err
+    assert "1 whose run is gone" in shown.err
     assert cli.run(["reap", "--dry-run"]) == ExitStatus.OK
     assert "would remove" in capsys.readouterr().out
     assert cli.run(["reap", "--json"]) == ExitStatus.OK

@@ -151,7 +151,7 @@ class KubernetesSpec(ClusterSpec):
             "Variables of all pods, as NAME=VALUE. With EXTRA_PIP_PACKAGES, Dask's images install packages whenever a "
             "pod starts: only for trying something out.",
             accepts=_is_setting,
-            allowed="NAME=VALUE; nothing that looks like a secret, for which there is cluster.environment_secrets",
+            allowed="NAME=VALUE; no value that looks like a secret: use cluster.environment_secrets for those",
         ),
     ] = ()
     environment_secrets: Annotated[

@@ -378,7 +378,7 @@ def test_a_task_that_outlives_its_trial_warns_in_both_trials(client: Client, cap
         while client.run_on_scheduler(lambda dask_scheduler: "straggler" in dask_scheduler.tasks):
             time.sleep(0.02)
     assert [each.rpartition(" ")[2] for each in first.warnings] == ["straggler"]
-    assert [each.partition(" that")[0] for each in second.warnings] == ["1 tasks"]
+    assert [each.partition(" ended")[0] for each in second.warnings] == ["1 earlier task"]
     assert (first.tasks, second.tasks) == (0, 1)
     assert first.complete
     assert second.complete

@@ -97,7 +97,7 @@ def test_show_exits_with_1_only_for_a_severe_finding(
     [
         ("efficiency >= 0.01 at workers=4", 0, "met: efficiency >= 0.01 at workers=4 (efficiency is "),
         ("tasks > 4", 1, "not met: tasks > 4 (tasks is "),
-        ("tasks > 1 at workers=3", 2, "there are: 1 worker, 4 items"),
+        ("tasks > 1 at workers=3", 2, "the points are: 1 worker, 4 items"),
         ("task > 1", 2, "did you mean 'tasks'?"),
     ],
 )
@@ -107,7 +107,7 @@ def test_the_exit_status_follows_the_requirements_when_there_are_any(
     run_of(Severity.HIGH)
     assert cli.run(["show", "--store", address, "--require", condition]) == status
     output = capsys.readouterr()
-    assert said.replace("there are", "no measured point matches; there are") in " ".join(
+    assert said.replace("the points are", "no measured point matches; the points are") in " ".join(
         (output.out + output.err).split()
     )
     command = ["show", "--store", address, "--require", condition]
