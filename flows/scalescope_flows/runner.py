@@ -165,7 +165,7 @@ class TaskRunner(Runner):
             line = markdown_text(f"{made.line} ({made.title})")  # pages show descriptions as Markdown
             if not page:
                 create_markdown_artifact(made.markdown, key=made.key, description=line)
-                page.append(made)  # so that a retry does not make the publication again
+                page.append(made)  # kept, because a retry must not make the publication again
             if made.rows:
                 create_table_artifact(list(made.rows), key=f"{made.key}-table", description=line)
 

@@ -31,7 +31,7 @@ class Prices:
     worker_hour: Mapping[str, float] = field(default_factory=dict)  # prices by partition, kind of cluster or `default`
     currency: str = ""
     node_hour: Mapping[str, float] = field(default_factory=dict)  # prices of whole Kubernetes nodes, by instance type
-    spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # of spot nodes, where not as in `node_hour`
+    spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # prices of spot nodes; default: `node_hour`
 
     @classmethod
     def from_mapping(cls, data: object) -> Prices:

@@ -22,7 +22,7 @@ class Factor:
 
     title: str
     parts: tuple[str, ...]  # parts of `WORKER_TIME` that lower it
-    help: str  # what was true during the share of time that the factor gives
+    help: str  # condition that held during the factor's share of the time
 
 
 # Factors in the order in which they divide the time. Each part of worker time outside `WORKING` belongs to one factor.

@@ -91,7 +91,7 @@ class Knee:
     """The size at which a series stops scaling."""
 
     series: ScalingSeries
-    where: str  # those settings of this series in which the series differ, as text
+    where: str  # settings of this series that other series do not share, as text
     line: str  # one sentence for people
     fits: tuple[Fit, ...] = ()  # all models compared, best first; empty with too few points
     fit: Fit | None = None  # the chosen model; None if none fits

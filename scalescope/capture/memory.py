@@ -20,7 +20,7 @@ from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 from scalescope.redaction import masked
 
-FEW = 8  # so many workers are all asked at once; if there are more, the first answer decides whether to ask the others
+FEW = 8  # most workers that are all asked at once; of more workers, the first one's answer decides about the others
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"

@@ -44,7 +44,7 @@ class Outcome:
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
-    values: Mapping[str, int] = field(default_factory=dict)  # how often the client got each value, by its text
+    values: Mapping[str, int] = field(default_factory=dict)  # times that the client got a value, by its text
     metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call, by the function's name
 
 

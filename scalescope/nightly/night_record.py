@@ -229,7 +229,7 @@ class NightRecord(Mapped):
     standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
     trials: Mapping[str, int] = field(default_factory=dict)  # planned trials, and trials by state; without warm-ups
     problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
-    ended_early: str = ""  # how the budget ended the night early; else empty
+    ended_early: str = ""  # reason why the budget ended the night early; else empty
     decisions: tuple[Decision, ...] = ()  # people's decisions in force that night
     changed: tuple[str, ...] = ()  # ids of all series whose level has changed, rerun or not
     track: TrackRecord = field(default_factory=TrackRecord)  # track record of this and earlier nights

@@ -13,7 +13,7 @@ from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvide
 from scalescope.model.finding import TIMES, Finding, Place
 
 Node = TypeVar("Node", bound=cst.CSTNode)
-At = TypeVar("At")  # where a rewrite is tried: a node, or several nodes that belong together
+At = TypeVar("At")  # place to try a rewrite at: a node, or several nodes that belong together
 Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 Loop: TypeAlias = cst.For | Comprehension
 Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel

@@ -25,7 +25,7 @@ class JobOutput:
         self._tell = tell
         self._mark = path.with_suffix(".read")
         self._read = 0
-        self._in = ""  # where the last line belongs: a "record" of the flow's own log, or its "traceback"
+        self._in = ""  # part that the last line belongs to: a "record" of the flow's own log, or its "traceback"
         with suppress(OSError, ValueError):
             self._read = int(self._mark.read_text())
 

@@ -8,6 +8,7 @@ does.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -414,20 +415,20 @@ def test_a_rewrite_keeps_the_results_and_saves_time(
     rewrite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recordings: list[running._Recording] = []
-    fixings: list[running._Fixing] = []
-    versions: list[running._Version] = []
+    again: list[Callable[[], running._Recording]] = []
     allowed: list[Values] = []
     record = running._Fixing._record
 
     def recorded(fixing: running._Fixing) -> running._Recording:
-        fixings.append(fixing)
-        versions.append(fixing.current)
+        version = fixing.current
+
+        def repeated() -> running._Recording:
+            fixing.current = version
+            return record(fixing)
+
+        again.append(repeated)
         recordings.append(record(fixing))
         return recordings[-1]
-
-    def repeated(version: running._Version) -> running._Recording:
-        fixings[0].current = version
-        return record(fixings[0])
 
     def proven(*given: object, values: Values, **options: object) -> Proof:
         allowed.append(values)
@@ -451,6 +452,6 @@ def test_a_rewrite_keeps_the_results_and_saves_time(
     for _ in range(2):
         if after < before:
             break
-        original, patched = (repeated(version) for version in versions)
+        original, patched = (each() for each in again)
         before, after = min(before, seconds(original, patched)), min(after, seconds(patched, original))
     assert after < before

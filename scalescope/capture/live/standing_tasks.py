@@ -66,7 +66,7 @@ class StandingTask:
     since: float | None  # time of its assignment to the worker, in seconds since the epoch
     where: str  # the line of the user's code, as `my_job.py:14 in load`
     call: str  # function called at that line
-    problem: str  # how scheduler and worker disagree, or why the task has not begun
+    problem: str  # disagreement of scheduler and worker, or reason why the task has not begun
     holds: bool  # True if it holds a thread
     waits_for: str  # the class of `distributed` in which it waits; empty if it does not wait
 

@@ -20,7 +20,7 @@ def main(address: str, *credentials: str) -> int:
             if credentials:
                 authority, certificate, key = credentials
                 context = ssl.create_default_context(cafile=authority)
-                context.check_hostname = False  # as in Dask: this certificate authority exists for one cluster only
+                context.check_hostname = False  # Dask does not check it either: the authority is for one cluster only
                 context.load_cert_chain(certificate, key)
                 context.wrap_socket(connection).close()
     except OSError as error:

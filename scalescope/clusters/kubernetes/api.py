@@ -37,7 +37,7 @@ _CLUSTER = "dask.org/cluster-name"  # the operator's label: differs from ours in
 _CLEARED_AWAY = (
     "unable to retrieve container logs",
     "failed to try resolving symlinks",
-)  # how answers begin that say that a removed container's log is gone
+)  # first words of answers about a log that is gone with its container
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))

@@ -135,7 +135,7 @@ def _start(self: threading.Thread) -> None:
     actor, body = CLOCK.adopt(self.name, self.run)
     self.run = body  # type: ignore[method-assign]
     self._virtual_actor = actor  # type: ignore[attr-defined]
-    parent, CLOCK._here.member = CLOCK._here.member, None  # so that `start` waits in real time
+    parent, CLOCK._here.member = CLOCK._here.member, None  # `start` must wait in real time
     try:
         _thread_start(self)
     finally:

@@ -119,7 +119,7 @@ class Wanted:
         return min(self.memory or math.inf, (self.together or math.inf) / workers)
 
     def unfit(self, found: Configuration) -> str:
-        """Which limit the configuration exceeds, in words; empty if none."""
+        """Text naming the limit that the configuration exceeds; empty if it keeps all."""
         limit = found.memory_mb * 2.0**20
         if self.memory is not None and limit > self.memory:
             return f"a worker needs {words.size(limit)} of memory"
