@@ -19,9 +19,9 @@ def diagnose(client: Any = None, name: str = "") -> Any:
     ```
 
     The client can be connected to any Dask cluster of distributed 2023.5 or later. The default is the client of
-    the running Prefect flow (`DaskTaskRunner`), or else Dask's current client; with an asynchronous one it is
-    `async with`. An exception of the block is re-raised
-    after the diagnosis. By default, the name of the block is the line where it begins.
+    the running Prefect flow (`DaskTaskRunner`), or else Dask's current client. With an asynchronous client, use
+    `async with`. An exception of the block is re-raised after the diagnosis. By default, the name of the block is the
+    line where it begins.
     """
     return resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
 
@@ -36,8 +36,8 @@ def check(collection: Any, *, workers: int = 0, threads: int = 1, memory: float 
     ```
 
     Lines of your code, and sizes of arrays behind your own functions, are known if you give a function. With
-    `workers`, the tasks are also scheduled on so many workers, in virtual time: `found.memory`. `memory` is the limit
-    of each worker, in bytes.
+    `workers`, the tasks are also scheduled on that many workers, in virtual time, which gives `found.memory`. `memory`
+    is the memory limit of each worker, in bytes.
     """
     return resolve_name("scalescope.checking.check:check")(collection, workers=workers, threads=threads, memory=memory)
 
@@ -80,5 +80,5 @@ def size(run: str = "latest", **asked: Any) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext scalescope`: adds `%%scalescope [CLIENT]` for cells."""
+    """Called by `%load_ext scalescope`: adds the magics `%%scalescope [CLIENT]` and `%scalescope`."""
     resolve_name("scalescope.own_code.notebook_magic:register")(shell)

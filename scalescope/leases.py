@@ -41,7 +41,7 @@ class Lease:
     owner_job: str = ""  # Slurm job in which the owner runs, if any; any host can ask whether that has ended
     created_at: float = 0.0  # seconds since the epoch
     limit_at: float | None = None  # when the resource ends by itself at the latest, in seconds since the epoch
-    details: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    details: Mapping[str, Any] = field(default_factory=dict)  # further data, as JSON
 
 
 def new_label() -> str:
@@ -66,7 +66,7 @@ def state_folder() -> Path:
 def intend(
     backend: str,
     label: str,  # name from `new_label`, which the resource must carry
-    details: Mapping[str, Any] | None = None,  # JSON
+    details: Mapping[str, Any] | None = None,  # further data, as JSON
     *,
     limit_s: float | None = None,  # seconds until the resource ends by itself: queue timeout and time limit
 ) -> Lease:

@@ -27,7 +27,7 @@ class Owner:
 
     host: str
     pid: int
-    process_started: float  # clock ticks since that boot, which nobody can set; else seconds since the epoch
+    process_started: float  # clock ticks since that boot, which nobody can set; elsewhere seconds since the epoch
 
     @classmethod
     def current(cls) -> Owner:

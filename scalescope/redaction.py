@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-# Found in names of variables or fields that hold a secret
+# Pattern for names of variables or fields that hold a secret
 NAMES = re.compile(
     r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string|otlp_(\w+_)?headers",
     re.IGNORECASE,

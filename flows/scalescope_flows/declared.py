@@ -82,7 +82,7 @@ returned: ContextVar[list[Any]] = ContextVar("scalescope_returned", default=[]) 
 
 
 def _keep(result: Any) -> None:
-    returned.get().append(result)  # not in `run` above, which is sent to Dask workers with its globals
+    returned.get().append(result)  # not in `run` below, which is sent to Dask workers with its globals
 
 
 class LocalFlow(Flow[P, R]):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 if find_spec("prefect") is None:
     raise UsageError("Flows, saved clusters and saved stores need Prefect", next_step=install_command("prefect"))
 
-# Our flows as `module:function`, by name; others, as of plugins' studies, are in `scalescope_flows.studies`
+# Our flows as `module:function`, by name; others, such as studies of plugins, are in `scalescope_flows.studies`
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
     **{study.command: f"scalescope_flows.studies:{study.function}" for study in OWN.values()},

@@ -12,6 +12,7 @@ from prefect.artifacts import create_table_artifact
 from scalescope.clusters import reaping
 from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
+from scalescope.model.words import plural
 from scalescope.report.table import html_text
 from scalescope_flows.declared import LocalFlow
 
@@ -64,4 +65,4 @@ def _line(results: list[Reaped]) -> str:
     counts = {fate: sum(result.fate is fate for result in results) for fate in Fate}
     ended = sum(len(result.removed) for result in results)
     shown = ", ".join(f"{count} {fate.value}" for fate, count in counts.items() if count)
-    return f"{len(results)} leases: {shown}; {ended} jobs or processes of dead runs"
+    return f"{plural(len(results), 'lease')}: {shown}; {ended} jobs or processes of dead runs"

@@ -43,7 +43,7 @@ R = TypeVar("R")
 # Seconds between updates of the progress artifact; an update costs the server about 20 ms of CPU
 PROGRESS_EVERY_S = 2.0
 TOLD_AFTER_S = 10.0  # longest wait, in seconds, until the server has received an event or knows of a new task
-STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, at any point of the main thread
+STOPPED = (KeyboardInterrupt, TerminationSignal)  # exceptions that stop a run, raised at any point of the main thread
 ASKED_AGAIN_S = 60.0  # seconds for which nothing is sent to a server that did not answer
 ANSWER_S = 10.0  # longest wait, in seconds, for an answer while the run measures
 # Errors of Prefect's engine if the server goes away while a task is reported; the second is raised when the engine asks

@@ -26,7 +26,7 @@ resource "google_container_cluster" "this" {
   remove_default_node_pool = true
   initial_node_count       = 1
   networking_mode          = "VPC_NATIVE"
-  datapath_provider        = "ADVANCED_DATAPATH" # so that network policies are enforced
+  datapath_provider        = "ADVANCED_DATAPATH" # enforces network policies
 
   ip_allocation_policy {}
 
@@ -83,7 +83,7 @@ resource "google_container_node_pool" "cpu" {
 }
 
 # Workers. GKE labels spot nodes cloud.google.com/gke-spot=true, and does not taint them: without the taint, schedulers could
-# come to them.
+# be placed on them.
 resource "google_container_node_pool" "cpu_spot" {
   name               = "cpu-spot"
   cluster            = google_container_cluster.this.id

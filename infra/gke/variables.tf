@@ -4,13 +4,13 @@ variable "project" {
 }
 
 variable "zone" {
-  description = "One that has the GPUs: gcloud compute accelerator-types list."
+  description = "Zone that has the GPUs; `gcloud compute accelerator-types list` lists zones by GPU."
   type        = string
   default     = "us-central1-a"
 }
 
 variable "name" {
-  description = "Of the cluster."
+  description = "Name of the cluster."
   type        = string
   default     = "scalescope"
 }
@@ -22,13 +22,13 @@ variable "network" {
 }
 
 variable "subnetwork" {
-  description = "Of that network, in the zone's region."
+  description = "Subnetwork of that network, in the zone's region."
   type        = string
   default     = "default"
 }
 
 variable "cpu_machine_type" {
-  description = "Of nodes on demand, for schedulers, flows and the operator."
+  description = "Machine type of nodes on demand, for schedulers, flows and the operator."
   type        = string
   default     = "e2-standard-4"
 }
@@ -40,7 +40,7 @@ variable "cpu_max_nodes" {
 }
 
 variable "cpu_spot_machine_type" {
-  description = "Of spot nodes for workers."
+  description = "Machine type of spot nodes for workers."
   type        = string
   default     = "n2-standard-8"
 }
@@ -52,7 +52,7 @@ variable "cpu_spot_max_nodes" {
 }
 
 variable "gpu_machine_type" {
-  description = "Of spot nodes with GPUs."
+  description = "Machine type of spot nodes with GPUs."
   type        = string
   default     = "g2-standard-8"
 }

@@ -92,7 +92,7 @@ def unmet() -> str:
 
 
 class MiniKubernetes(MiniCluster):
-    """A Kubernetes of this process."""
+    """A Kubernetes owned by this process."""
 
     image = mini_image.NAME  # Scalescope's image, which is on both nodes
     host: str  # address at which pods reach this machine
@@ -281,7 +281,7 @@ def up(folder: Path, **options: Any) -> None:
     try:
         with MiniKubernetes(folder, **options) as cluster:
             print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
-            print(f"Enter it in another terminal. Image: {cluster.image}. Ctrl-C ends all.", flush=True)
+            print(f"Enter this line in another terminal. Image: {cluster.image}. Ctrl-C ends all.", flush=True)
             cluster.wait()
     except KeyboardInterrupt:
         return
@@ -311,8 +311,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A real Kubernetes of two nodes on this machine.")
     parser.add_argument("command", choices=("up", "down", "status"))
     add, shown = parser.add_argument, "(default: %(default)s)"
-    add("--folder", type=Path, default=CACHE / "cluster", help=f"kubeconfig, logs, state {shown}")
-    add("--gpus", type=int, default=4, help=f"GPUs of the node gpu; they are not real {shown}")
+    add("--folder", type=Path, default=CACHE / "cluster", help=f"folder for kubeconfig, logs and state {shown}")
+    add("--gpus", type=int, default=4, help=f"pretended GPUs of the node gpu {shown}")
     add("--bare", action="store_true", help="leave out the operator of dask-kubernetes")
     add("--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)")
     given = parser.parse_args()

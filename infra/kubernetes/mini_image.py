@@ -243,7 +243,7 @@ def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distributi
                 content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
             _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
         elif path.name == "entry_points.txt":
-            # No subcommand `dask kubernetes`, which images of workers lack: each `dask` would load a Kubernetes client.
+            # Leave out the subcommand `dask kubernetes`: with it, every `dask` would load a Kubernetes client.
             text = path.read_text().replace("[dask_cli]\nkubernetes = dask_kubernetes.cli:main\n", "")
             _add_text(layer, f"{PACKAGES}/{file}", text)
         elif ".." not in file.parts and path.exists() and path.suffix != ".pyc":

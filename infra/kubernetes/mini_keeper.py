@@ -75,7 +75,7 @@ class Nodes:
         process = spawn(node, log, stdout=subprocess.PIPE, text=True)
         self.started.append(process)
         if process.stdout is None or process.stdout.readline() != "ready\n":
-            raise MiniClusterError(f"the node {name} could not be made: {log}")
+            raise MiniClusterError(f"the node {name} could not be made; see {log}")
         pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         self.nodes[name] = pid
         if name == "control":
@@ -96,7 +96,7 @@ class Nodes:
                 break
         else:
             taken = ", ".join(f"10.{each}.0.0/16" for each in self.candidates)
-            raise MiniClusterError(f"all in use: {taken} (ip route); name another with --network")
+            raise MiniClusterError(f"these networks are in use: {taken} (`ip route`); name another with --network")
         self.network, base = network, f"10.{network}"
         ip = _ip(pid)
         sh(*ip, "link", "add", "nodes", "type", "bridge")

@@ -38,7 +38,7 @@ NETWORK = 77  # N of the addresses 10.N.0.0/24; this machine is 10.N.0.1, the fi
 MOST = 250  # most machines that the addresses allow
 HEADROOM = 0.4  # cores that all machines together leave to scheduler, client and kernel
 PERIOD_US, QUOTA_US = 10_000, 1_000  # the usual period of a control group, and the kernel's smallest quota
-QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # buffers of a link; a burst must hold a packet of 64 KiB
+QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # buffers of a link; LEAST_BURST (bytes) holds a 64 KiB packet
 END_S = 5.0  # seconds that a worker gets to leave its scheduler
 # Ten times distributed's defaults, with which profiling alone would take a third of a small machine's 0.1 core.
 INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}
@@ -67,7 +67,7 @@ def up(count: int, *, cpu: float = 0.1, mbit: float = 200, network: int = NETWOR
     if not 1 <= count <= MOST:
         raise MiniClusterError(f"expected 1 to {MOST} machines, got {count}")
     if (wanted := count * cpu) > (room := (os.cpu_count() or 1) - HEADROOM):
-        raise MiniClusterError(f"{count} machines of {cpu:g} cores need {wanted:g}; this host has {room:g} to spare")
+        raise MiniClusterError(f"{count} machines of {cpu:g} cores need {wanted:g} cores; this host can spare {room:g}")
     if (_NAMESPACES / _hub(network)).exists():
         raise MiniClusterError(f"network {network} has machines already: `down --network {network}` removes them")
     sh("ip", "netns", "add", _hub(network))
@@ -126,7 +126,7 @@ def _make(machine: int, cpu: float, mbit: float, network: int) -> None:
     for device in ("eth0", "lo"):
         sh("ip", "-n", name, "link", "set", device, "up")
     burst = max(LEAST_BURST, round(mbit * 125 * BURST_MS))
-    for place, device in ((name, "eth0"), (hub, port)):  # device that sends, device that receives
+    for place, device in ((name, "eth0"), (hub, port)):  # limit sending, then receiving
         bucket = ("tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", f"{QUEUE_MS}ms")
         sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
     group = _group(network) / str(machine)
@@ -337,7 +337,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Small machines on this one, as root.")
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("up", help="make machines")
-    making.add_argument("count", type=int, help="how many")
+    making.add_argument("count", type=int, help="number of machines")
     making.add_argument("--cpu", type=float, default=0.1, help="cores of each machine (default: 0.1)")
     making.add_argument("--mbit", type=float, default=200, help="Mbit/s of each link, each way (default: 200)")
     removing = commands.add_parser("down", help="end the machines' processes and remove the machines")

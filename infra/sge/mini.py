@@ -301,7 +301,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A real Grid Engine on this machine; root only; Ctrl-C ends it.")
     for name, default, words in (
         ("hosts", 2, "execution hosts"),
-        ("slots", 4, "slots of each"),
+        ("slots", 4, "slots of each host"),
         ("network", NETWORK, "N of the addresses 10.N.0.0/24"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{words} (default: {default})")

@@ -43,7 +43,7 @@ end
 STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
-# Arguments of `MiniSlurm` for such a site; it also rejects jobs that exceed the limits of their partition.
+# Arguments of `MiniSlurm` for the stricter site, which also rejects jobs that exceed the limits of their partition.
 STRICT: dict[str, Any] = {
     "sizes": (
         "CPUs=7 RealMemory=3333",
@@ -393,15 +393,15 @@ def _host() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A real Slurm of many virtual nodes on this machine; Ctrl-C ends it.")
-    sizes = (("nodes", 16, "virtual nodes"), ("cpus", 8, "CPUs of each, as Slurm counts them"))
+    sizes = (("nodes", 16, "virtual nodes"), ("cpus", 8, "CPUs of each node, as Slurm counts them"))
     for name, default, words in (
         *sizes,
-        ("memory-mb", 4000, "memory of each in MiB"),
-        ("gpus", 2, "fake GPUs of each"),
+        ("memory-mb", 4000, "memory of each node in MiB"),
+        ("gpus", 2, "fake GPUs of each node"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{words} (default: {default})")
-    parser.add_argument("--strict", action="store_true", help="a site that wants an account and rewrites comments")
-    parser.add_argument("--folder", type=Path, help="configuration, logs, state (default: a temporary folder)")
+    parser.add_argument("--strict", action="store_true", help="a strict site: requires accounts, rewrites comments")
+    parser.add_argument("--folder", type=Path, help="folder for configuration, logs, state (default: temporary)")
     parser.add_argument("--keeper", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.keeper:

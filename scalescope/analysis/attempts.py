@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 NO_TASK = ("no task was recorded", "no task ran on the cluster")  # first words of the errors if no task ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_OnAxis = Callable[[Floats], Floats]  # times of the records -> seconds since the epoch, clipped
+_OnAxis = Callable[[Floats], Floats]  # times of the records -> seconds since `Attempts.epoch`, clipped to the trial
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,14 @@ class Attempts:
         pick = _Pick(np.asarray(tasks["start"]) > 0)
         names, status = pick.texts(tasks["worker"]), pick(np.asarray(tasks["status"]))
         if not np.any(status == STATUS_FINISHED):
-            raise _nothing("no task finished")
+            why = "every task failed, was cancelled, or was lost with its worker"
+            raise _nothing("no task finished", why, "read what the tasks raised in the log of the driver")
         start, stop = pick.floats(tasks["start"]), _ends(tasks, pick)
         calls = [call for _, call in told(events, ACTOR_CALLS) if call["end"] > epoch]
         makespan = max(float(stop[status != STATUS_LOST].max()), *(call["end"] for call in calls), 0.0) - epoch
         if not makespan > 0:
-            raise _nothing("the recorded tasks took no time at all")
+            why = "the tasks do nothing, or the workers' clocks stood still"
+            raise _nothing("the recorded tasks took no time at all", why, "run tasks that take time")
         client = tables.get("client", {})
         begin, end = _call(client, epoch, makespan)
 
@@ -214,12 +216,12 @@ def _table(tables: Tables, name: str) -> Columns:
     return complete(name, columns, *(lengths or {0}))
 
 
-def _nothing(what: str) -> CaptureError:
+def _nothing(what: str, cause: str = "", next_step: str = "") -> CaptureError:
     return CaptureError(
         what,
         where="table tasks",
-        cause="the workload ran nothing on this cluster, or the recorder was not on its scheduler",
-        next_step="check that the workload computes with the client that it gets as its first argument",
+        cause=cause or "the workload sent no task to this cluster",
+        next_step=next_step or "check that the workload computes with the client that it gets as its first argument",
     )
 
 

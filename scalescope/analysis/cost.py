@@ -1,6 +1,6 @@
 """Costs of a sweep: an estimate before it, the sum while it runs, and a budget that ends it.
 
-Counted are the time for which a trial holds its workers, and the time in which workers in batch jobs wait for the other
+They count the time for which a trial holds its workers, and the time in which workers in batch jobs wait for the other
 workers. The costs of a cluster before its workers arrive, and between trials, are not counted. On Kubernetes, a worker
 costs the largest of its shares of a node's CPUs, memory and GPUs (fact `node_share`), or the whole node if unknown.
 """
@@ -120,7 +120,7 @@ class SweepEstimate:
         unknown = self.cost.trials - self.measured
         if not unknown:
             return f"about {self.cost.sentence(prices)}"
-        counted = "each is" if not self.measured else f"{unknown} that were never measured are"
+        counted = "each is" if not self.measured else f"{unknown} of them, never measured,"
         limit = f"{number(sweep.trial_timeout_s)} s"
         if hold_s := sweep.cluster.hold_s:
             limit += f", and {number(hold_s)} s of workers that wait for the other workers"
@@ -255,7 +255,7 @@ class Budget:
             if now >= limit or then > limit:
                 takes = f"about {number(then - now, 2)}"
                 if not known:
-                    takes = f"up to {number(then - now, 2)}, its time limit of {number(sweep.trial_timeout_s)} s; "
-                    takes += "a lower `trial_timeout_s` allows more"
+                    takes = f"up to {number(then - now, 2)} (its time limit is {number(sweep.trial_timeout_s)} s; "
+                    takes += "a lower `trial_timeout_s` allows more)"
                 return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial takes {takes}"
         return ""

@@ -86,7 +86,7 @@ class PrefixAccount:
     busy_s: float  # thread-seconds in which these tasks ran
     idle_s: float = 0.0  # thread-seconds in which idle threads waited for these tasks
     first_s: float = 0.0  # time at which the first of these tasks started, in seconds
-    sent_at: str = ""  # line of the client that sent most of these tasks, `my_job.py:61 prepare`; empty when unknown
+    sent_at: str = ""  # line of the client that sent the first such task, `my_job.py:61 prepare`; empty when unknown
     frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by `CALL at LINE` in the user's code
 
 

@@ -23,7 +23,7 @@ from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # fewest bytes of one transfer, or of all data of the client, to derive a bandwidth from
 LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # fewest bytes and seconds of all transfers to derive a bandwidth from
-SHARE_OF_LINKS = 0.2  # share of a transfer, or of a wait for results, that is charged to links at least
+SHARE_OF_LINKS = 0.2  # least share of a transfer, or of a wait for results, that is charged to links
 MUCH_FASTER = 10.0  # largest bandwidth of the client, as a multiple of that of all workers together
 LEAST_TRANSFERS = 4  # fewest transfers to derive the latency from
 # Quantiles that stand for undisturbed transfers: of rates, weighted by bytes; of latencies
@@ -53,7 +53,7 @@ class ResultLinks:
     """Pairs of bandwidths that explain how long the client took to fetch results."""
 
     nbytes: float
-    worker: Floats  # bytes a second of each worker's link; the pair that explains best comes first
+    worker: Floats  # bytes a second of each worker's link, by pair; the best pair comes first
     client: Floats  # bytes a second of the links of scheduler and client, by pair
 
     @classmethod
@@ -156,7 +156,7 @@ def fitted_costs(tables: Tables, attempts: Attempts, packing: float | None = Non
         fetched=results if _tells(results.nbytes, results.seconds) else None,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, results),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
-        # 0 seconds are kept only with a bandwidth, which then includes the time of packing.
+        # A cost of 0 is kept only with a bandwidth, which then includes the time of packing.
         cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and (cpu_s_per_byte > 0 or bandwidth) else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )

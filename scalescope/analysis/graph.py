@@ -31,10 +31,10 @@ class Graph:
         wrong = np.flatnonzero(needs >= node)
         if len(wrong):
             raise CaptureError(
-                f"{len(wrong):,} dependencies are on tasks that ended later; the first: row {node[wrong[0]]} needs "
-                f"row {needs[wrong[0]]}",
+                f"dependencies on tasks that ended later: {len(wrong):,}; the first: row {node[wrong[0]]} needs row "
+                f"{needs[wrong[0]]}",
                 where="table dependencies",
-                cause="the table belongs to other tasks, or the rows of one of them were put in another order",
+                cause="the table belongs to other tasks, or the rows of one of the two tables were reordered",
                 next_step="run the trial again",
             )
         order = np.argsort(node, kind="stable")

@@ -58,7 +58,7 @@ class _Program:
     end: float
     work: Work
     waited_s: Callable[[float], float]  # function of time: seconds waited for its tasks so far
-    waited_work_s: Callable[[float], float]  # function of time: seconds of work that its cores could do meanwhile
+    waited_work_s: Callable[[float], float]  # function of time: core-seconds available during these waits
     # whether the program may have waited before each submission except the first, and before its end
     awaits: Sequence[bool]
 

@@ -65,12 +65,12 @@ class PointSummary:
     intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # by name, for metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls in the workload's code that set the number of partitions
     blamed: Mapping[str, float] = field(default_factory=dict)  # mean thread-seconds, by reason why threads waited
-    passed_on: Mapping[str, float] = field(default_factory=dict)  # share of `blamed` while waiting for late tasks
+    passed_on: Mapping[str, float] = field(default_factory=dict)  # thread-seconds of `blamed` in waits for late tasks
     cores: int = 0  # cores of the host if all workers ran on this host; 0 otherwise or if unknown
 
     @property
     def origin(self) -> PartitionCall | None:
-        """The call that made the widest stage: it set as many partitions, or half (two stages may share a name)."""
+        """The call that made the widest stage: it set as many partitions, or at least half (names may be shared)."""
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
         return max(made, key=lambda asked: asked.partitions, default=None)

@@ -41,7 +41,7 @@ class TooLong(Mapped):
                 f"tasks of `{self.prefix}` take up to {most}, and a worker {ends}: the {second} task of each thread "
             )
             first += f"is lost, {percent(self.lost)} of the worker time"
-        return f"{first}. What fits: {self.limit} {clock(self.fitting_s)}, or {self.parts} times as many short tasks"
+        return f"{first}. What fits: {self.limit} {clock(self.fitting_s)}, or {self.parts} times as many, shorter tasks"
 
 
 def longest_tasks(attempts: Attempts) -> dict[str, float]:

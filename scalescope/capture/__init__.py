@@ -1,1 +1,1 @@
-"""Records of a trial."""
+"""Captures the raw records of a trial."""

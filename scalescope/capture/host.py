@@ -19,7 +19,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
-NAMED, MOST_NAMES = 0.05, 3  # a foreign process is named if it keeps so many cores busy; largest number of names
+NAMED, MOST_NAMES = 0.05, 3  # busy cores from which on a foreign process is named; largest number of names
 
 
 def facts() -> dict[str, Any]:
@@ -70,7 +70,7 @@ class CpuShares:
     """How the host's CPU time was used; shares of all its CPUs, from 0 to 1."""
 
     ours: float  # used by our processes
-    own: float = 0.0  # the part of `ours` that the root processes used, such as a driver
+    own: float = 0.0  # the part of `ours` used by the root processes themselves, such as a driver
     others: float = 0.0  # used by all other processes and the kernel
     stolen: float = 0.0  # taken by the hypervisor for other machines
     idle: float  # not used

@@ -2,7 +2,7 @@
 
 A worker of `distributed` samples the stacks of its task threads every 10 ms. Its profile lacks the innermost function
 and does not tell lines apart: this module adds both. Coroutine functions run on the worker's event loop, which the
-profile does not cover: while such a task runs, a thread of this module samples the loop every 10 ms, too. Calls that
+profile does not cover: while one of them runs, a thread of this module samples the loop every 10 ms, too. Calls that
 read something are counted by their arguments: tasks with equal calls repeat work that could be done once. This source
 text is sent to workers: it imports only the standard library and `distributed`.
 """
@@ -41,8 +41,8 @@ PREFIXES = 50  # largest number of reported prefixes: those with most samples
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
 COROUTINE = "event-loop"  # first frame of stacks of coroutine functions, which run on the event loop
-COROUTINE_S = 0.01  # seconds between two samples of an event loop that runs such a task
-LINGER_S = 0.5  # seconds after the last such task until the sampling thread ends
+COROUTINE_S = 0.01  # seconds between two samples of an event loop that runs a coroutine function
+LINGER_S = 0.5  # seconds after the last coroutine function until the sampling thread ends
 
 SENT = "<dynamic-code>"  # `co_filename` of functions sent by value; their globals may have `__file__`
 # Functions of a worker that run a task; the task's key and the worker are among their variables.
@@ -57,7 +57,8 @@ _SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up",
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
 CALLS, TOLD_CALLS = 50, 10  # largest number of different calls counted and reported per prefix
 COUNTED = 500  # largest number of tasks per prefix whose calls are counted
-_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")  # in a parameter's name: skip
+# Parts of the names of parameters: calls with such a parameter are not counted, since its value may be a secret
+_SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")
 TEXT = 200  # most characters of an argument that are compared
 # Modules of frames between the worker and the task's function
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
@@ -231,7 +232,7 @@ class _SameCalls:
     """Calls with equal arguments in the tasks of one prefix."""
 
     def __init__(self) -> None:
-        self.tasks: set[int] = set()  # hashes of the keys of seen tasks; so are the tasks in `found`
+        self.tasks: set[int] = set()  # seen tasks, as hashes of their keys; also in `found`
         # By function, arguments and line of a call: samples, samples in which the call read something, and tasks
         self.found: dict[tuple[str, str, str], tuple[list[int], set[int]]] = {}
 

@@ -90,7 +90,7 @@ class _Found:
 
 
 def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
-    """The part of a graph with most bytes. If no part has the share `PART`: all tasks together, or None.
+    """The part of a graph with most bytes. If no part has the share `PART`: all tasks together, or None for few tasks.
 
     Adds the largest object to `sent_before`.
     """

@@ -16,7 +16,7 @@ TAIL_BYTES = 256 * 1024
 def read(folder: Path, workers: Collection[str]) -> Columns:
     """The last log records of these workers, as rows of `records.LOGS`.
 
-    Lines that are no records come from `faulthandler` or C code; they get the level `FAULT` and the time before them.
+    Lines that are no records come from `faulthandler` or C code; they get the level `FAULT` and the last record's time.
     """
     rows = []
     for path in sorted(folder.glob("*.log")):

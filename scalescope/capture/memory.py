@@ -18,9 +18,10 @@ from distributed import Client
 from scalescope.capture import inside_tasks, process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
+from scalescope.model.words import plural
 from scalescope.redaction import masked
 
-FEW = 8  # most workers that are all asked at once; of more workers, the first one's answer decides about the others
+FEW = 8  # most workers that are all asked at once; of more workers, the first one's answer decides if others are asked
 OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"
@@ -85,7 +86,9 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         return gathered
     silent = [worker for worker, sample in workers.items() if isinstance(sample, BaseException)]
     if silent:
-        gathered.warnings.append(f"memory and CPU of {len(silent)} workers could not be fetched, such as {silent[0]}")
+        gathered.warnings.append(
+            f"memory and CPU of {plural(len(silent), 'worker')} could not be fetched, such as {silent[0]}"
+        )
     if workers and all(_is_off(sample) for sample in workers.values()):
         gathered.notes.append("workers do not monitor their memory on this cluster")
         gathered.unprofiled = UNPROFILED
@@ -108,7 +111,9 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     gathered.columns = _columns(samples, managed)
     shared = len(samples) - len({sample["process"] for sample in samples.values()})
     if shared:
-        gathered.notes.append(f"{shared} workers share a process with another worker; its memory is counted once")
+        gathered.notes.append(
+            f"{plural(shared, 'worker')} shared a process with another worker; its memory is counted once"
+        )
     return gathered
 
 

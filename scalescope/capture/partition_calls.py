@@ -135,7 +135,7 @@ class Noting:
 
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
-    """Note the calls of the body. `modules` are those that the workload imports; they are loaded now."""
+    """Note calls while the body runs. `modules` are those that the workload imports; they are loaded now."""
     noting, uses_beam = Noting(), _used(BEAM, modules)
     try:
         for name in CALLS:

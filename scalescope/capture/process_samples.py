@@ -16,8 +16,8 @@ from typing import Any
 from dask.system import CPU_COUNT
 
 OFF_MS = 60_000.0  # milliseconds: a system monitor with a longer interval counts as off
-_CALLERS = {"numpy", "torch"}  # modules that call such a library (BLAS, OpenMP)
-BEAT_S = 5.0  # longest wait in seconds, so that a GPU with a hanging driver does not delay the other samples
+_CALLERS = {"numpy", "torch"}  # modules that call a library with threads of its own (BLAS, OpenMP)
+BEAT_S = 5.0  # longest wait for a heartbeat, in seconds; a GPU's driver that hangs must not delay the other samples
 
 
 async def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def beat(dask_worker: Any = None) -> None:
 
 
 def pool_threads() -> int:
-    """Threads that a library (BLAS, OpenMP) starts for one call, by the library or the environment; 0: unknown."""
+    """Threads that a library (BLAS, OpenMP) starts for one call, as it or else the environment says; 0: unknown."""
     pools = []
     if not _CALLERS.isdisjoint(sys.modules):
         with suppress(ImportError):  # threadpoolctl is installed in many environments

@@ -85,7 +85,7 @@ _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of task
 OURS = "scalescope-"  # prefix of the names of all our plugins
 WORKER_CLIENT = "Client-worker-"  # prefix of the id of a client inside a task
 WAIT = "scalescope-wait "  # prefix of the actions that `scalescope.capture.waits` adds to `startstops`
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with its thread; after `secede`
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of tasks with, and without, their thread
 ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
@@ -128,7 +128,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     """Records from `begin` to `finish`; `drain` returns the records in numbered chunks.
 
     These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is kept and
-    sent again until it is acknowledged. If its client (`owner`) is gone for `ALONE_S`, or `drain` is not called for
+    sent again until it is acknowledged. If the client (`owner`) is gone for `ALONE_S`, or `drain` is not called for
     `undrained_s`, the recorder removes itself and our other plugins. If `lag_interval_s` is None, the event loop is not
     watched.
     """
@@ -162,7 +162,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.lag: list[tuple[float, str, float]] = []
         self.graphs: list[tuple[float, float, str, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
-        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # start and end of full ones
+        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # start and end of full collections
         self.full: dict[str, int] = {}
         self.metrics_before: dict[Any, float] = {}
         self.ended = 0.0  # time at which recording ended
@@ -176,7 +176,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
         self._since = 0.0
         self._collecting = 0.0
-        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # handlers, message, theirs, ours
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # table of handlers, message, old handler, ours
         self._graph_tasks: Any = ()  # tasks of the graph that is being received
         self._called = float("-inf")  # event-loop time of the last event of actors' calls
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
@@ -569,7 +569,7 @@ class _Attempts:
         self.batches: deque[tuple[float, list[Any]]] = deque()  # `opened` and `held` of full batches, oldest first
         self.running: dict[Any, tuple[str, float]] = {}  # worker and time of assignment, by key of unfinished attempts
         self.ready: dict[Any, float] = {}  # time at which a task that had to wait for a worker became runnable, by key
-        self.row_of: dict[Any, tuple[int, float]] = {}  # row, seconds of the longest path to it; by key if finished
+        self.row_of: dict[Any, tuple[int, float]] = {}  # row and longest path in seconds, by key of finished tasks
         self.told = 0  # number of failed tasks whose call was kept (at most `HELD_CALLS`)
         self.tried: dict[Any, int] = {}  # number of attempts, by key of tasks that erred or whose worker died
         self.present = set(scheduler.workers)  # addresses of workers, including one that is being removed

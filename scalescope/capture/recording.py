@@ -37,7 +37,7 @@ from scalescope.model.records import SAME_CALL, TABLES, Columns, from_rows
 from scalescope.model.words import plural
 from scalescope.owner import opener
 
-CLOCK_ERROR_S = 0.05  # if clocks differ by so many seconds, a warning says that times of short tasks are wrong
+CLOCK_ERROR_S = 0.05  # largest contradiction between clocks, in seconds, that causes no warning
 
 SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
@@ -63,7 +63,7 @@ class Recording:
     tasks: int = 0  # recorded attempts: finished, erred and lost
     t_begin: float = 0.0  # start of the recording, in seconds on the scheduler's clock
     t_end: float = 0.0  # return of the workload, in seconds on the scheduler's clock
-    ahead_s: float = 0.0  # estimate, from one call: seconds by which the scheduler's clock is ahead of ours
+    ahead_s: float = 0.0  # seconds by which the scheduler's clock is ahead of ours, estimated from one call
     clock_error_s: float = 0.0  # largest contradiction between times of scheduler and worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left during the recording
     threads: dict[str, int] = field(default_factory=dict)  # threads by worker address, at the moment with most workers
@@ -425,10 +425,10 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
     doubts = []
     if summary["unfinished"]:
         keys = ", ".join(summary["unfinished_keys"])
-        doubts.append(f"{summary['unfinished']} tasks still ran when the trial was closed, such as {keys}")
+        doubts.append(f"{plural(summary['unfinished'], 'task')} still ran when the trial was closed, such as {keys}")
     if summary["foreign"]:
         doubts.append(
-            f"{plural(summary['foreign'], 'earlier task')} ended during the trial; they are not in the record"
+            f"{plural(summary['foreign'], 'earlier task')} ended during the trial; earlier tasks are not recorded"
         )
     if summary["assigned"] is None and not summary["restarted"]:
         doubts.append("the task record could not be checked: this release of distributed does not count tasks")

@@ -1,4 +1,4 @@
-"""Sends plugins and functions to schedulers and workers that have no `scalescope`.
+"""Sends plugins and functions to schedulers and workers on which `scalescope` is not installed.
 
 A `Shipment` pickles as a call of `eval`, which executes the module's compiled code if both sides run the same release
 of Python, and else its source text (code objects, as cloudpickle sends them, crashed a scheduler of Python 3.12). A

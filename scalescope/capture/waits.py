@@ -27,7 +27,7 @@ from distributed.worker import get_worker, thread_state
 from scalescope.capture.instrument import Hook, Instrumented
 
 WAIT = "scalescope-wait "  # prefix of an action; the function that waited, a tab and the line follow
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with its thread; after `secede`
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of tasks with, and without, their thread
 SHORT_S = 0.001  # shortest wait, in seconds, that is noted
 MOST_TIMES = 1_000  # largest number of waits per task whose times are noted
 

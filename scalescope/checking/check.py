@@ -28,8 +28,8 @@ from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.recorded_graph import RecordedGraph
 
 PLAN = (
-    "To plan this, Dask must compute values (divisions for `set_index`): only that part was checked. "
-    "`divisions=` or `sorted=True` saves computing them."
+    "To plan this, Dask must first compute values, such as the divisions for `set_index`; only that computation was "
+    "checked. With `divisions=` or `sorted=True`, Dask need not compute them."
 )
 NOTED_BYTES = 1_000_000  # size of a graph, in bytes, from which its largest object is looked for
 
@@ -89,7 +89,7 @@ def collections_of(value: Any) -> list[Any]:
 def examined(
     given: Sequence[Any], seen: interception.Seen, about: str, threads: int | None
 ) -> tuple[Checked, RecordedGraph | None]:
-    """Check the given collections and the graphs in `seen`; also return the graph to schedule, or None if too large."""
+    """Check the given collections and the graphs in `seen`; also return the graph to schedule; None: not scheduled."""
     graphs = [*seen.graphs]
     if given:
         with interception.intercepted(seen):

@@ -108,7 +108,7 @@ class Checked(Mapped):
 
     def _memory(self) -> str:
         if self.memory is None:
-            return self.no_memory or "not asked"
+            return self.no_memory or "not asked for"
         shape = f"{plural(self.memory.workers, 'worker')} x {plural(self.memory.threads, 'thread')}"
         return f"{size(self.memory.nbytes)} on {shape}; {size(self.memory.fullest)} on the fullest"
 

@@ -18,7 +18,7 @@ from scalescope.model.large_part import LargePart
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.words import duration, plural, size
 
-MANY_TASKS = 100_000  # number of tasks from which the scheduler alone takes minutes
+MANY_TASKS = 100_000  # number of tasks from which the scheduler alone takes more than a minute
 TASK_S = 0.001  # overhead of scheduler and worker for each task, in seconds
 FEW = 100  # fewest tasks of a layer whose block sizes are judged
 TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too small; as Dask advises; too large
@@ -245,7 +245,7 @@ def _twice(looked: Looked) -> Iterator[Finding]:
         "computed-twice",
         Severity.MEDIUM,
         f"`{funcname(graph.nodes[most[0]].func)}` is called {len(most):,} times with equal arguments{at}; "
-        f"{plural(again, 'task')} in all repeat another.",
+        f"repeated without need: {plural(again, 'task')} in all.",
         f"call it once and reuse the result, or make equal calls one task: `delayed({key_split(name)}, pure=True)`",
         (Evidence("tasks that repeat another", again, "graph"),),
         confidence=0.7,
@@ -279,20 +279,20 @@ def _literal(value: Any) -> Any:
 
 
 def _is_given_data(node: Any) -> bool:
-    """Whether equal calls surely give equal results: `simulate(100)` may be random, `load("a.nc")` is not."""
+    """Whether equal calls probably give equal results: `simulate(100)` may be random, `load("a.nc")` is not."""
     given = (*getattr(node, "args", ()), *(getattr(node, "kwargs", None) or {}).values())
     return any(not isinstance(each, int | float | bool | type(None)) for each in given)
 
 
 def does_not_fit(fullest: float, limit: float, workers: int, threads: int) -> Finding | None:
-    """The results do not fit into the workers' memory. `limit`: bytes of memory of a worker."""
+    """A finding if the results do not fit into the workers' memory. `limit`: bytes of memory of a worker."""
     if not limit or fullest < TARGET * limit:
         return None
     return Finding(
         "does-not-fit",
         Severity.HIGH if fullest > limit else Severity.MEDIUM,
-        f"One of {plural(workers, 'worker')} holds {size(fullest)} of results at once, and has {size(limit)}: from "
-        f"{size(TARGET * limit)} on it writes to disk.",
+        f"One of {plural(workers, 'worker')} holds {size(fullest)} of results at once. Its limit is {size(limit)}: "
+        f"from {size(TARGET * limit)} on it writes to disk.",
         f"`memory_limit` of {size(fullest / TARGET)}, or {math.ceil(workers * fullest / (TARGET * limit)):,} workers, "
         f"or smaller blocks",
         (Evidence("bytes on the fullest worker", round(fullest), "scheduled"), Evidence("limit", limit, "asked")),

@@ -79,7 +79,7 @@ class TaskGraph:
     first: Ints
     needs: Ints
     works: np.ndarray[Any, np.dtype[np.bool_]]  # False for tasks that are only data, or an alias of another task
-    number: Mapping[Any, int]  # tasks by key
+    number: Mapping[Any, int]  # number of each task, by its key
 
     @classmethod
     def of(cls, graph: Mapping[Any, Any], wanted: Iterable[Any]) -> TaskGraph:

@@ -64,7 +64,7 @@ _ENDS = ("__exit__", "__aexit__", "__del__")
 
 
 class NeedsValue(BaseException):
-    """Raised where the program needs a value; a `BaseException`, so that its `except Exception` does not catch it."""
+    """Raised where the program needs a value; a `BaseException`, so that no `except Exception` catches it."""
 
 
 @dataclass
@@ -76,9 +76,9 @@ class Seen:
     lines: dict[str, str] = field(default_factory=dict)  # lines of the user's code that made collections, by name
     noted: list[Sequence[PartitionCall]] = field(default_factory=list)  # calls that made partitions
     notes: list[str] = field(default_factory=list)
-    workers: int = 0  # number of workers that the program asked for; 0: it did not
+    workers: int = 0  # number of workers that the program asked for; 0: it asked for none
     threads: int = 1
-    memory: float = 0.0  # bytes of each worker; 0: unknown
+    memory: float = 0.0  # memory of each worker, in bytes; 0: unknown
     processes: int = 1  # workers in each job of a batch system's cluster
     stopped_at: str = ""
     stopped_by: str = ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scalescope.checking.graph import TaskGraph
 
-MOST = 5_000  # largest graph that is scheduled: about 500 tasks take a second
+MOST = 5_000  # most tasks of a graph that is scheduled; scheduling takes a second for about 500 tasks
 TASK_S, RATE = 0.02, 500e6  # assumed duration of a task: seconds, plus its input and output at this many bytes a second
 LONGEST_S = 120.0  # time limit of scheduling, in real seconds
 NAME = "scalescope.checking.peak_memory:held"

@@ -26,7 +26,7 @@ from scalescope.checking.graph import TaskGraph
 EVALUATED = 20_000  # most tasks that are examined one by one
 ALIKE = 40  # tasks per layer that are examined in a larger graph; the others are assumed to be like these
 SMALL = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)  # lengths of axes of tiny arrays that stand for real lengths
-MANY = 1_000  # most elements of data in a graph that is examined
+MANY = 1_000  # most elements of data in a graph; of larger data, only the size is used
 # Modules whose functions are called with arrays without elements, except functions whose names suggest access to files
 RUN = ("dask.array.", "dask.utils.", "dask._task_spec.", "dask.blockwise.", "numpy.", "_operator.", "tlz.", "toolz.")
 # Tasks of a shuffle that return no data

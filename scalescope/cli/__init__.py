@@ -1,4 +1,4 @@
-"""The command line: options in, runs and studies of the library out."""
+"""The command line: turns options into runs and studies of the library."""
 
 import os
 import sys

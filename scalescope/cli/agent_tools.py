@@ -31,7 +31,7 @@ from scalescope.report.run_tables import verdict_of
 ALIVE_S = 5.0  # seconds after which a client hears that a command still runs
 GRACE_S = 20.0  # seconds that a cancelled command has to clean up
 LAST_LINES = 20  # last lines of a command's output that an error quotes
-# Starts the same program in any working folder
+# Starts Scalescope, whatever the working folder is
 COMMAND = (sys.executable, "-P", "-c", "from scalescope.cli.main import main; main()")
 
 INSTRUCTIONS = """\
@@ -79,7 +79,7 @@ async def predict_sizes(
     workers: Annotated[Sequence[int], Field(description="Numbers of workers to predict.")],
     run: RunId = "latest",
 ) -> BriefAnswer:
-    """Predicts the seconds of a measured run at other numbers of workers; simulates, and keeps the answer."""
+    """Predicts by simulation how long a measured run takes on other numbers of workers, and stores the answer."""
     return await _answer(context, "predict", run, "--workers", ",".join(map(str, workers)))
 
 
@@ -101,7 +101,7 @@ async def size_cluster(
     cores: Annotated[int, Field(description="Most cores of all workers; 0: this machine's.", ge=0)] = 0,
     deadline: Annotated[str, Field(description="Time in which it must end, as 20m; empty: none.")] = "",
 ) -> BriefAnswer:
-    """Chooses workers, threads and memory for a measured run, and says what limits it; simulates."""
+    """Chooses workers, threads and memory for a measured run by simulation, and says what limits the run."""
     asked = [*(["--cores", str(cores)] if cores else []), *(["--deadline", deadline] if deadline else [])]
     return await _answer(context, "size", run, *asked)
 

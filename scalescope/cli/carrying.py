@@ -89,7 +89,7 @@ def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def read_store(address: str) -> Store:
-    """Open the store that an option names, which must exist; the caller closes it."""
+    """Open the store at an option's address; the store must exist, and the caller closes it."""
     path = None if names_block("store", address) else locate(address).path
     if path is not None and not path.exists():
         raise StoreError(

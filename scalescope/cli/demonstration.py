@@ -48,7 +48,7 @@ Carry = Callable[[Mapping[str, Any]], "SweepRun"]  # carries a sweep out and ret
 
 @dataclass(frozen=True)
 class DemoPart:
-    """Some trials of a run, shown as a run of their own."""
+    """Some trials of a run, shown like a separate run."""
 
     sweep: Sweep
     trials: tuple[Trial, ...]
@@ -61,7 +61,7 @@ class DemoPart:
 
 
 def show(console: Console, carry: Carry) -> SweepRun:
-    """Run the sweeps and print their results; return the first sweep, with the unchanged trials alone."""
+    """Run the sweeps and print their results; return the first run with only its unchanged trials."""
     simulated = carry(SIMULATED)
     long = [trial for trial in simulated.trials if trial.point.params["seconds"] == 10.0]
     before = DemoPart.of(simulated, lambda trial: trial in long and trial.point.params["npartitions"] is None)

@@ -16,7 +16,7 @@ from scalescope.owner import make_folder, user_folder
 
 KEPT = 50  # newest answers that are kept; older ones are removed
 
-# Runs a command; its output is a file of its own, which appears when it is whole.
+# Runs a command and writes its output to a file, which appears only when the command has ended.
 _PROGRAM = """\
 import os, subprocess, sys
 answer, *command = sys.argv[1:]

@@ -152,7 +152,7 @@ def _attempt(name: str, purpose: str, look: Callable[[], str], *, essential: boo
 
 
 def _store() -> str:
-    from scalescope.store.store import Store  # imported here, because the check is whether it can be
+    from scalescope.store.store import Store  # imported here, because this import is what the check tests
 
     with Store.open() as store:
         return store.where
@@ -175,7 +175,7 @@ def _emulation() -> str:
     with _driver("light") as driver:
         outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=60)
     if outcome.state is not TrialState.VALID:
-        raise ClusterError(f"a trial on the cluster was {outcome.state.value}: {outcome.reason}")
+        raise ClusterError(f"a trial on the cluster ended as {outcome.state.value}: {outcome.reason}")
     limit = EmulationLimit.from_mapping(outcome.facts["cluster"]["limit"])
     return "; ".join(limit.sentence(workers) for workers in (100, 300, 1000))
 

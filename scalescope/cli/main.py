@@ -41,8 +41,8 @@ def _studies(studies: Iterable[tuple[str, StudyType]]) -> Iterator[Row]:
             yield study.command, partial(_of_study, kind), statuses
 
 
-# Commands, their functions (or functions that return these, or groups of commands), and the meanings of their exit
-# statuses. Only the command that is run is imported.
+# Each row: a command's name; where its function or group of commands is, or a callable that returns its function; and
+# the help text on its exit statuses. Only the command that is run is imported.
 COMMANDS: Sequence[Row] = (
     (
         "sweep",
@@ -86,12 +86,12 @@ COMMANDS: Sequence[Row] = (
     (
         "run",
         "scalescope.cli.commands.run:run",
-        exit_statuses(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
+        exit_statuses(FINDING, ok="the script's status", finding="the script's status, or a --require is not met"),
     ),
     (
         "check",
         "scalescope.cli.commands.check:check",
-        exit_statuses(FINDING, ok="nothing stands out", finding="something stands out; it is named"),
+        exit_statuses(FINDING, ok="nothing stands out", finding="something stands out; the output says what"),
     ),
     (
         "fix",
@@ -110,7 +110,7 @@ COMMANDS: Sequence[Row] = (
     ("mcp", "scalescope.cli.commands.agents:mcp", PLAIN),
 )
 OF_SCRIPTS = ("run", "fix", "check")
-# Context of commands that take a script: words after the script are its arguments
+# Settings of commands that take a script: words after the script are its arguments
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
 
@@ -156,12 +156,12 @@ def app(command: str = "") -> typer.Typer:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
-        # With LC_ALL=C, file names and our own texts could not be written. `scalescope run` undoes this for the script.
+        # With LC_ALL=C, some texts cannot be written: restart with UTF-8, which `scalescope run` undoes for the script.
         os.environ["PYTHONUTF8"], os.environ[OUR_UTF8] = "1", "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal with another encoding shows ? for what it lacks
+            stream.reconfigure(errors="replace")  # a ? stands for each character that the encoding lacks
     given = sys.argv[1:] if argv is None else argv
     status = run(given)
     if _command(given) == "run":  # the status is the script's; another Ctrl-C must not change it
@@ -195,7 +195,7 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _script(argv: Sequence[str], commands: Any) -> int:
-    """Index of the script in a command line of `OF_SCRIPTS`; the end for other commands."""
+    """Index of the script in `argv` if the command is one of `OF_SCRIPTS`; else the length of `argv`."""
     words = iter(enumerate(argv))
     if (name := next((text for _, text in words if not text.startswith("-")), "")) in OF_SCRIPTS:
         options = [each for each in commands.commands[name].params if not getattr(each, "is_flag", True)]

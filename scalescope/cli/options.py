@@ -103,7 +103,7 @@ RunOrStudy = Annotated[
 
 
 def seconds_of(option: str, text: str) -> float:
-    """The seconds that an option names, as 60s or 5m; 0 if it was not given."""
+    """Seconds of an option's text, such as 60s or 5m; 0 if the option was not given."""
     from dask.utils import parse_timedelta
 
     try:
@@ -116,7 +116,7 @@ def seconds_of(option: str, text: str) -> float:
 
 
 def script_python() -> str:
-    """The Python of the active virtual environment; empty if there is none, or if it is this Python."""
+    """The Python of the active virtual environment; this Python if none is active."""
     active = os.environ.get("VIRTUAL_ENV", "")
     python = os.path.join(active, "bin", "python")
     if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):
@@ -231,7 +231,7 @@ class _Option:
 
 
 def python_of(environment: str) -> str:
-    """The interpreter that `OtherPython` names; empty for this one."""
+    """Path of the Python that the option `OtherPython` names; empty if it names this Python."""
     asked = Environment.parse(environment, "--environment")
     if asked.present:
         return ""

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from scalescope.report.brief import BriefAnswer
     from scalescope.run.progress import Listener, Progress
 
-# Exit statuses of some commands only
+# Exit statuses that only some commands have
 FINDING_OR_END = (ExitStatus.FINDING, ExitStatus.BUDGET_SPENT, ExitStatus.FAILED)
 
 
 def exit_statuses(*some: ExitStatus, ok: str = "", finding: str = "") -> str:
-    """Exit statuses for a command's help; `some` are those of `FINDING_OR_END` that it has."""
+    """Text on exit statuses for a command's help; `some`: those of `FINDING_OR_END` that the command has."""
     words = {ExitStatus.OK: ok or ("" if ExitStatus.FINDING in some else "done"), ExitStatus.FINDING: finding}
     shown = sorted({*ExitStatus} - {*FINDING_OR_END} | {*some})
     return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."

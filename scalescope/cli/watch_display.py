@@ -9,7 +9,7 @@ from scalescope.model.words import cut, duration, middle_cut, percent, plural, s
 from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
 
-NAME, WORDS = 9, 30  # columns of names at the left, and of the words on threads
+NAME, WORDS = 9, 30  # characters for the names at the left, and for the words on threads
 FEW = 3  # most groups listed when no task has ended for long although workers compute
 
 
@@ -29,7 +29,7 @@ def line(look: Look) -> str:
 
 
 def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) -> Group:
-    """A look in at most `width` columns (and `WIDTH`) and `height` rows."""
+    """A look as text of at most `height` rows; a row has at most `width` characters, and never more than `WIDTH`."""
     width = min(width, WIDTH)
     seen, threads = look.seen, max(look.seen["threads"], 1)
     bar, name = max(width - NAME - 8 - WORDS, 4), max(min(width - NAME - 32, 32), 18)
@@ -45,7 +45,7 @@ def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) ->
             for what, n in look.threads.items()
             if n
         ),
-        ("memory", size(seen["memory"]) + of + (f"; {percent(share)} of {fullest}" if fullest else ""), ""),
+        ("memory", size(seen["memory"]) + of + (f"; the fullest {percent(share)}: {fullest}" if fullest else ""), ""),
         *([("left", f"{_left(look)}: {', '.join(look.left)}", "red")] if look.left else []),
         *([("", f"{'in progress':<{name}}  {'done':>10}{'total':>10}{'ends in':>10}", "dim")] if groups else []),
     ]

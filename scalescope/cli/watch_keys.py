@@ -28,8 +28,8 @@ from scalescope.report.screen import stderr
 HELP = "↑ ↓ Enter look into, b back, w workers, s sort, f freeze, r report, q end"
 ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[D": "b", "\x1b[C": "\n", "\x1b": "b", "\r": "\n"}
 KEY = re.compile(r"\x1b\[[A-D]|[\s\S]")  # a key as a terminal sends it
-NAME = 34  # most columns of a name
-# Sort orders of each list: words, and the key to compare
+NAME = 34  # most characters of a name
+# Sort orders of each list: the name that is shown, and the sort key
 SORTS: Mapping[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
     "groups": (
         ("most left", lambda each: each.done - each.total),
@@ -101,7 +101,7 @@ class KeyedDisplay:
         self._draw()
 
     def _ask(self) -> None:
-        """Ask the scheduler for what the picture needs beyond a look."""
+        """Ask the scheduler for the details that the picture shows and a `Look` lacks."""
         try:
             if self.inside is not None:
                 self._details = self.watch.inside(*self.inside)
@@ -125,7 +125,7 @@ class KeyedDisplay:
         address, width = self.watch.asker.address, min(width, WIDTH)
         head = picture(address, replace(self._look, groups=()), width, max(height - 8, 4))
         room = max(height - len(head.renderables) - 2, 1)
-        state = ["FROZEN: f goes on"] if self.frozen else []
+        state = ["FROZEN: f continues"] if self.frozen else []
         if self.inside is not None:
             state.append(f"inside {self.inside[1]}")
             lines = [
@@ -174,7 +174,7 @@ class Display(Protocol):
 
 @contextmanager
 def shown(watch: ClusterWatch, *, records: bool = False) -> Iterator[Display]:
-    """Show looks on standard error: a picture on a terminal, which obeys keys if there are any, else a line each."""
+    """Show looks on standard error: on a terminal a picture, which obeys keys typed there; else a line per look."""
     console = stderr()
     if not console.is_watched:
         yield _Liner()

@@ -1,6 +1,6 @@
 """Clusters of every kind behind one interface, a folder for each kind; `jobqueue` holds all batch systems.
 
-This module imports only the standard library, so that the simulated cluster's clock can be installed before others.
+Importing it loads only the standard library, so that the simulated cluster's clock can be installed before Dask loads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
-    """The cluster that `spec` describes, not yet open; `ScalescopeError` if a package for it is missing."""
+    """The cluster that `spec` describes, not yet open; raises `ScalescopeError` if a package for it is missing."""
     spec.require()
     try:
         implementation: type[Cluster[Any]] = resolve_name(spec.implementation)

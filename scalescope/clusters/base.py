@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# No HTTP: it has no login, and would show logs, names of tasks and call stacks to every user of the machine.
+# Settings without HTTP routes: HTTP has no login, and would show logs, task names and call stacks to all users.
 NO_HTTP: Mapping[str, Any] = MappingProxyType(
     {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 )
-# For clusters with nannies: the cluster gives a nanny up to an hour to restart its worker.
+# Settings of clusters with nannies: the cluster gives a nanny up to an hour to restart its worker.
 NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h", **NO_HTTP})
 
 S = TypeVar("S", bound="ClusterSpec")
@@ -42,7 +42,7 @@ class Cluster(ABC, Generic[S]):
 
     shows: ClassVar[str]  # noun phrase in the report: which effects of real clusters can be seen here
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # Dask settings of the driver; a point may override
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # the driver's Dask settings; points override them
     nannies: ClassVar[bool] = False  # True if every worker has a nanny, which keeps the log of a dead worker
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:
@@ -65,7 +65,7 @@ class Cluster(ABC, Generic[S]):
         """Start the scheduler; this process already has the cluster's Dask configuration."""
 
     def is_whole(self) -> bool:
-        """Whether the cluster can be scaled again; if one of its processes ended for good, a new one must be opened."""
+        """Whether the cluster can be scaled again; if one of its processes has ended, a new cluster must be opened."""
         return True
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Cluster(ABC, Generic[S]):
         return ClusterError(f"the {self.kind} cluster is not open", next_step="call `open` first")
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The job script or manifest for a cluster of that size, if any; unknown values are names in capitals."""
+        """The job script or manifest for a cluster of this size, if any; unknown values are words in capitals."""
         return ""
 
     def losses(self) -> str:
@@ -102,7 +102,7 @@ class Cluster(ABC, Generic[S]):
         return ""
 
     def outage(self) -> str:
-        """The outage that kept this trial from reaching the cluster; empty if the cluster knows none.
+        """A sentence on the outage that cut this trial off from the cluster; empty if none is known.
 
         Raises `ClusterError` if the outage lasts.
         """
@@ -128,7 +128,7 @@ class Cluster(ABC, Generic[S]):
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Call `passed` before and after each wait of this thread; yields False if a cluster cannot (in real time)."""
+        """Call `passed` before and after each wait of this thread; yields False if a cluster cannot do so."""
         yield False
 
     def time(self) -> float:

@@ -27,7 +27,7 @@ class Injection(BackgroundThread):
 
     def __init__(self, fault: Fault, victim: Callable[[], tuple[str, int]]) -> None:
         super().__init__(f"fault-{fault.kind}")
-        # Once the fault has happened: also its start and end (seconds since the epoch), worker and proof.
+        # Facts for the result; once the fault has happened, also its start and end (epoch seconds), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
         # Why the fault has not happened; empty if it has.
         self.problem = f"the workload ended before {fault.after_s:g} s, when the fault was due"

@@ -123,8 +123,8 @@ class GatewayServer(ControlPlane):
             return await question(gateway)
 
     def _told(self, error: Exception, limit_s: float) -> ClusterError:
-        what, category, cause = "the server of Dask Gateway refused", REFUSED, str(error)
-        next_step = "correct cluster.options or cluster.address; `dask_gateway.Gateway().cluster_options()` shows all"
+        what, category, cause = "the server of Dask Gateway refused a request", REFUSED, str(error)
+        next_step = "correct cluster.options or cluster.address; `dask_gateway.Gateway().cluster_options()` lists all"
         status = getattr(error, "status", 0)
         if status in (401, 403):
             what, category = "the server of Dask Gateway refused the login", NOT_ALLOWED

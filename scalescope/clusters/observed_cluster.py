@@ -13,6 +13,7 @@ from distributed.core import rpc
 
 from scalescope.clusters.base import Cluster, S
 from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.words import plural
 
 POLL_S = 0.1
 
@@ -73,7 +74,8 @@ class ObservedCluster(Cluster[S]):
         self, who: str, workers: int, threads: int, after_s: float, *, where: str, cause: str, next_step: str
     ) -> WorkersMissing:
         return WorkersMissing(
-            f"{who} has {self._described()} after {after_s:g} s, instead of {workers} of {threads}",
+            f"{who} has {self._described()} after {after_s:g} s, instead of {plural(workers, 'worker')} of "
+            f"{plural(threads, 'thread')}",
             where=where,
             cause=cause,
             next_step=next_step,
@@ -81,7 +83,7 @@ class ObservedCluster(Cluster[S]):
 
     def _described(self) -> str:
         threads = " or ".join(str(number) for number in sorted(set(self._present.values())))
-        return f"{len(self._present)} workers" + (f" of {threads} threads" if threads else "")
+        return plural(len(self._present), "worker") + (f" of {threads} threads" if threads else "")
 
 
 def versions_of(address: str, security: distributed.Security | None, timeout_s: float) -> dict[str, str]:

@@ -59,7 +59,7 @@ ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
 
 def reap(*, dry_run: bool = False) -> list[Reaped]:
     """Remove the remains of dead owners; return a result for each lease and each folder of a dead driver."""
-    results = list(_reap_drivers(dry_run))  # first, because the jobs of a living driver have an owner
+    results = list(_reap_drivers(dry_run))  # first: while a driver lives, its jobs have an owner
     found, broken = leases.read_all()
     results += [_unreadable(error) for error in broken]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -141,7 +141,7 @@ def same_cluster(lease: Lease) -> bool:
 
 
 def commands(lease: Lease) -> Run:
-    """A runner of commands of the lease's Slurm."""
+    """Runs commands of the Slurm that has the jobs of a lease."""
     conf = str(lease.details.get("slurm_conf", ""))
     return slurm_commands.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
 

@@ -99,7 +99,7 @@ class WorkerWatch(BackgroundThread):
             except ClusterError as error:
                 return f"{lost}: {error}"
             time.sleep(LOOK_INTERVAL_S)  # wait even if the trial has ended, to learn the reason
-        return f"{lost}, of {self._missing()}; no reason is known after {REASON_TIMEOUT_S:g} s: a node may have died"
+        return f"{lost} ({self._missing()}); no reason is known after {REASON_TIMEOUT_S:g} s: a node may have died"
 
 
 async def cancel_everything(dask_scheduler: Scheduler) -> None:

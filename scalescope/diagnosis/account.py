@@ -17,7 +17,7 @@ from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
-MOST = 40  # most key prefixes, and most client lines, charged by name; large, as two runs differ in the costliest ones
+MOST = 40  # most key prefixes, and most client lines, charged by name; many, as the costliest may differ between runs
 MOST_FRAMES = 20  # most stacks read per prefix, the most sampled first
 
 _KINDS = {

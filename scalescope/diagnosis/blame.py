@@ -236,7 +236,7 @@ def _doing(observation: Observation) -> tuple[tuple[str, ...], Ints]:
 
 
 def _holding(observation: Observation) -> str:
-    """Main action of the client while it held back what it sent next."""
+    """Main action of the client while it delayed what it sent next; empty if it delayed nothing."""
     begin, end = delays(observation).client
     if not len(begin):
         return ""

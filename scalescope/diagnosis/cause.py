@@ -13,7 +13,7 @@ from scalescope.model.finding import Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
 
 NOTEWORTHY = 0.10  # share of worker time lost; a cause that costs less is not named
-SEVERE = 0.30  # share of worker time lost; a cause with a remedy that costs as much is of high severity
+SEVERE = 0.30  # share of worker time lost; from this share on, a cause with a remedy is of high severity
 WITHOUT_TASKS = ("no_runnable_task", "tail")  # parts of worker time in which the graph offered no task
 GAIN = 0.05  # share of the call's time; a smaller gain is not mentioned
 DOUBTED = 0.8  # factor on the confidence in causes at points whose times are not fully trusted
@@ -57,12 +57,12 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     # Terms of the bound on the call's time that the remedy changes. The other terms limit the predicted time.
     changes: tuple[Term, ...] = ()
-    by_times: bool = False  # True if a host with too few cores makes times look like this cause
+    by_times: bool = False  # True if a lack of cores on the host can make times look like this cause
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
-    rules_out: tuple[str, ...] = ()  # codes of causes not named if this one is found in the same trial or at that point
+    rules_out: tuple[str, ...] = ()  # codes of causes not named where this one is found (in a trial, or at a point)
     precedence: int = LAST  # place among findings of equal severity; with `LAST`, worker time lost decides
-    workers_unused: bool = False  # True if workers without a task are a symptom, which a script can count
-    excusable: bool = False  # True if nobody is to blame for idle threads with this cause
+    workers_unused: bool = False  # True if workers without a task are a symptom that a reproducer can count
+    excusable: bool = False  # True if idle threads with this cause need not be a fault
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks for it in one trial or sweep
 
     def finds(self, function: Function) -> Function:

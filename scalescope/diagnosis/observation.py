@@ -53,7 +53,7 @@ class Observation:
 
     @property
     def measured(self) -> Attempts:
-        """The recorded attempts; raises `ValueError` if there are none: only causes `without_attempts` meet that."""
+        """The recorded attempts; raises `ValueError` if there are none, which only causes `without_attempts` see."""
         if self.attempts is None:
             raise ValueError(f"trial {self.trial.key} has no attempts")
         return self.attempts
@@ -69,7 +69,7 @@ class Observation:
 
     @cached_property
     def standstill(self) -> Standstill | None:
-        """Standstill in which the trial was stopped; None if something moved, or it ended by itself."""
+        """Standstill in which the trial was stopped; None if something moved, or the trial ended by itself."""
         fact = self.trial.facts.get(STANDSTILL)
         found = Standstill.from_mapping(fact) if fact else None
         return found if found and found.lasts else None

@@ -27,7 +27,7 @@ class PartitionRule:
 
 
 BEAM_OPTION = "pass Beam --dask_npartitions=<number of items>"
-# How to get more partitions from each call; their number follows.
+# How to get more partitions from each call; "at least N partitions" follows.
 CALL_OPTIONS = {
     BAG: "pass `npartitions=` for",
     "dask.bag.read_text": "pass `blocksize=`, or read more files, for",
@@ -48,7 +48,7 @@ FEWER_OPTIONS = {
     "dask.dataframe.read_parquet": "call `.repartition(npartitions={n})` on what it returns, or write {n} larger files "
     "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
-LEAST_BLOCK = 100  # fewest bytes of a block; files with smaller blocks are no work to divide
+LEAST_BLOCK = 100  # fewest bytes of a block; files that would need smaller blocks are too small to divide
 ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # prefix of the names of calls that make arrays
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
@@ -100,7 +100,7 @@ def more(call: PartitionCall, parts: int) -> str:
 
 
 def block(call: PartitionCall, parts: int) -> int | None:
-    """Block size in bytes (two digits) for at least `parts` partitions of `call`; None if unknown or too small."""
+    """Bytes of a block for at least `parts` partitions, rounded down to two digits; None if unknown or too small."""
     if call.nbytes is None or call.nbytes < LEAST_BLOCK * parts:
         return None
     exact = call.nbytes // parts
@@ -109,7 +109,7 @@ def block(call: PartitionCall, parts: int) -> int | None:
 
 
 def fewer(call: PartitionCall, times: int) -> tuple[str, int]:
-    """Advice: how to make partitions of `call` up to `times` as large; and how many are left then."""
+    """Advice: how to make partitions of `call` up to `times` times as large; and how many partitions that leaves."""
     left = max(math.ceil(call.partitions / times), 1)
     if not call.chunk:
         return FEWER_OPTIONS.get(call.call, "make {n} partitions").format(n=left, times=f"{times:,}"), left

@@ -28,7 +28,7 @@ class SweepCase:
     # Points whose tasks take no time; only the cause `experiments` looks at them.
     zero_length: tuple[PointSummary, ...] = ()
     spoilt: tuple[PointSummary, ...] = ()  # points without a valid trial, summarised from their other trials
-    ran: str = ""  # `script`, `block` or `cluster`: a single trial of the user's code; empty in a sweep
+    ran: str = ""  # what a single trial ran of the user's code: `script`, `block` or `cluster`; empty in a sweep
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
@@ -57,7 +57,7 @@ class SweepCase:
         return sum(seconds for code, seconds in self._explained(summary).items() if codes is None or code in codes)
 
     def explained_of(self, summary: PointSummary, *parts: str) -> float:
-        """Thread-seconds explained by causes that lie in one of these parts of worker time."""
+        """Thread-seconds explained by findings whose cause concerns one of these parts of worker time."""
         causes = by_code()
         codes = [code for code in self._explained(summary) if code in causes and {*parts} & {*causes[code].parts}]
         return self.explained_s(summary, codes)

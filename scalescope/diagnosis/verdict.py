@@ -26,7 +26,7 @@ from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
 CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # findings that make all times doubtful
-SHORT_S = 1.0  # real seconds of a worker, below which only causes in `GROWING` are more than information
+SHORT_S = 1.0  # thread-seconds per worker in real time; in shorter calls, lost time counts for `GROWING` only
 # Codes of causes whose share of the time stays the same if there is more of the same work.
 GROWING = frozenset(
     {
@@ -80,7 +80,7 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     elif first.gain and first.gain.change:
         experiment = "the same with " + ", ".join(f"`{name}={value}`" for name, value in first.gain.change.items())
     said = first.summary.removeprefix(PERHAPS)
-    return replace(first, summary=f"{PROBABLY}{said} If not, {told}; run {experiment} to tell.")
+    return replace(first, summary=f"{PROBABLY}{said} If not, {told}; run {experiment}, to tell.")
 
 
 def _doubted(findings: Sequence[Finding], measured: Collection[str], had_cores: Set[str]) -> list[Finding]:
@@ -109,7 +109,7 @@ def _without_core(metrics: Metrics) -> float:
 
 
 def _place(finding: Finding) -> int:
-    """Known causes first, then what limits trust: it is the verdict only where no cause is known."""
+    """Known causes first, then what limits trust, which is the verdict only where no cause is known."""
     if finding.limits_trust:
         return 1
     return 0 if finding.severity in (Severity.HIGH, Severity.MEDIUM) and finding.code != UNKNOWN.code else 2
@@ -158,9 +158,9 @@ def _precedence(finding: Finding) -> int:
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
-    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides.
+    """Findings of trials by code and point, if at least half of the point's trials have it: not just one of three.
 
-    If any trial is valid, information from trials that are not is left out.
+    If any trial is valid, findings of severity `INFO` from invalid trials are left out.
     """
     by_code: dict[str, dict[str, list[Finding]]] = {}
     trials = [trial for trial in trials if not trial.warmup]
@@ -178,7 +178,7 @@ def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
 
 
 def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
-    """Thread-seconds per trial that findings explain, by point and code; information counts for excusable causes."""
+    """Thread-seconds per trial that findings explain, by point and code; `INFO` counts only for excusable causes."""
     explained: dict[str, dict[str, float]] = {}
     for code, by_point in by_code.items():
         cause = causes.by_code().get(code)

@@ -40,7 +40,7 @@ class Attempt:
     cut_off: str = ""  # sentence on a lost connection to the scheduler that made the workload raise; empty: none
     missing: str = ""  # reason why the capture is incomplete; empty: it is complete
     error: dict[str, str] | None = None  # the first exception, as `describe` returns it
-    elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
+    elapsed_s: float | None = None  # duration of the workload's call, in seconds of the cluster's clock
     result: Any = None  # value that the workload returned
     warnings: list[str] = field(default_factory=list)  # sentences about the quality of the capture
     facts: dict[str, Any] = field(default_factory=dict)  # facts to store with the trial, as JSON
@@ -120,7 +120,7 @@ def describe(error: BaseException) -> dict[str, str]:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
     try:
         said = hide(shortened(repr(error), MESSAGE_LIMIT))
-    except Exception:  # noqa: BLE001 - the user's own `__repr__`
+    except Exception:  # noqa: BLE001 - the user's own `__repr__` raises
         said = ""
     return {"type": type(error).__qualname__, "message": text, "traceback": trace, "where": where, "repr": said}
 

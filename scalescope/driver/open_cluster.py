@@ -29,6 +29,7 @@ from scalescope.errors import ClusterError, DriverError, WorkersMissing
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.standstill import STANDSTILL, STILL_S
 from scalescope.model.sweep import Point
+from scalescope.model.words import plural
 from scalescope.model.workload import Workload
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class OpenCluster:
         self.opening = False  # True while the main thread opens a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # True if the next trial needs a new cluster
-        self.reopened = ""  # why the next trial gets a new cluster; empty: no need
+        self.reopened = ""  # sentence on why the next trial gets a new cluster; empty: it keeps this one
         self.left: list[str] = []  # sentences about jobs or pods that closed clusters left behind
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
@@ -124,7 +125,7 @@ class OpenCluster:
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
         """The lines of code at which the running trial's tasks are: as a sentence, and as a fact of the trial.
 
-        `limit_s`: the trial's time limit; tasks at the same line for half of this limit are at a standstill.
+        `limit_s`: the trial's time limit; tasks at the same line for half of it, or for `STILL_S`, stand still.
         """
         cluster, client = self.cluster, self._observer
         if cluster is None or client is None:
@@ -173,8 +174,8 @@ class OpenCluster:
         wrong = [name for name, threads, _ in present.values() if threads != point.threads_per_worker]
         if len(present) != point.workers or wrong:
             raise WorkersMissing(
-                f"the scheduler knows {len(present)} workers, {len(wrong)} of them with wrong threads, instead of "
-                f"{point.workers} of {point.threads_per_worker} threads",
+                f"the scheduler knows {plural(len(present), 'worker')}, {len(wrong)} of them with wrong threads, "
+                f"instead of {point.workers} of {point.threads_per_worker} threads",
                 where=f"{cluster.kind} cluster",
                 cause="workers came or went between scaling and the trial",
                 next_step="run the trial again; read the driver's log if it happens again",

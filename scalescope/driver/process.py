@@ -339,7 +339,7 @@ class Driver:
         what, hint = self._manner()
         if self._shared and self._phase == RUNNING and what.startswith("ended"):
             return DriverError(
-                f"a task ended the process ({what}): on the simulated cluster all tasks share it",
+                f"a task ended the driver's process, which all tasks of a simulated cluster share; it {what}",
                 where=f"driver process {self.pid}, log {self.log}",
                 next_step="run the workload on a cluster whose workers are processes: `-c local`",
             )

@@ -94,7 +94,7 @@ class TrialResult:
     reason: str  # reason why the trial is not valid; empty if it is valid
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
-    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it was not made
+    elapsed_s: float | None  # seconds of the workload's call on the cluster's clock; None if it was not called
     warnings: tuple[str, ...]  # sentences about the quality of the capture
     facts: Mapping[str, Any]  # facts for readers of the result
     result: Any = None  # value that the workload returned

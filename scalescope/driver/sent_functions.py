@@ -57,6 +57,6 @@ def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
     dask_scheduler.bandwidth = bandwidth
     dask_scheduler.bandwidth_workers.clear()
     dask_scheduler.bandwidth_types.clear()
-    for owner in (dask_scheduler, dask_scheduler.extensions.get("stealing")):  # by version of distributed
+    for owner in (dask_scheduler, dask_scheduler.extensions.get("stealing")):  # one of them, by version of distributed
         getattr(owner, "unknown_durations", {}).clear()
     return True

@@ -179,7 +179,7 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
 
 
 def _python(environment: Environment) -> str:
-    """This interpreter if its version fits, as other builds of the version may differ; else the version for uv."""
+    """This interpreter if its version fits, as other builds may differ; else the version that uv must find."""
     version = environment.python_version
     own = not version or (platform.python_version() + ".").startswith(version + ".")
     return sys.executable if own else version

@@ -1,4 +1,4 @@
-"""Packages from git repositories: the commit that a reference means, and the commits between two of them."""
+"""Packages from git repositories: the commit that a reference means, and the history between two commits."""
 
 from __future__ import annotations
 

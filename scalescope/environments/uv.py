@@ -42,7 +42,7 @@ def run(
         what: First words of errors, such as "environment dask==2024.8.0 cannot be resolved".
         next_step: Advice in the error if uv cannot meet the request.
         text: Standard input of uv.
-        keep: File descriptors of locks; uv and its children inherit them, and so keep the locks until the last ends.
+        keep: File descriptors of locks; uv and its children inherit them, and keep the locks until all have ended.
     """
     command = [executable(), *arguments, "--no-progress", "--color", "never"]
     try:

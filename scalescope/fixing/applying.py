@@ -29,7 +29,7 @@ def write_patch(found: Fix) -> Path:
 
 
 def keep(found: Fix, subject: Subject) -> None:
-    """Keep proven patches of a program with its arguments, so that `apply_kept` need not prove them again."""
+    """Keep the proven patches of a program with these arguments, so that `apply_kept` need not prove them again."""
     files = {
         str(found.root / name): {"before": _digest(found.before[name]), "after": content.decode("latin-1")}
         for name, content in found.after.items()
@@ -51,7 +51,7 @@ def apply_kept(subject: Subject) -> list[Path] | None:
 
 
 def apply(found: Fix) -> list[Path]:
-    """Write the patched files; raises `UsageError` before anything is written if one has changed since."""
+    """Write the patched files; if a file has changed since the proof, raises `UsageError` before it writes any."""
     for name, content in found.before.items():
         if (found.root / name).read_bytes() != content:
             raise UsageError(f"{name} {CHANGED}", where=str(found.root / name), next_step="run scalescope fix again")

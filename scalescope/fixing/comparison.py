@@ -106,7 +106,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
     if not sometimes and (more := set(patched.written) - always):
         found.append(f"the patched script also wrote {min(more)}")
     if {patched.gone} != {each.gone for each in originals}:
-        found.append("it removed other files")
+        found.append("the patched script removed other files")
     for name in sorted(always & set(patched.written)):
         known = {each.digests[name] for each in originals}
         if patched.digests[name] in known:
@@ -122,25 +122,25 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
 def _values(
     originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str], *, fewer: bool
 ) -> None:
-    """Compare the values that the client got, in any order and at any time."""
+    """Compare the values that the client got; their order and times do not matter."""
     known, now = [Counter(each.values) for each in originals], Counter(patched.values)
     always, ever = known[0], known[0]
     for each in known[1:]:
         always, ever = always & each, ever | each
     missing, more = (sorted(each.elements(), key=_magnitude) for each in (always - now, now - ever))
     if unlike := (ever - always).total():
-        varies.append(f"values that the client gets: {unlike:,}")
+        varies.append(f"values that the client gets ({unlike:,})")
         missing = [each for each in missing if not any(close(each, other) for other in more)]
     elif len(missing) == len(more) and all(map(close, missing, more)):
         return
     if fewer and now:
         more = [each for each in more if not any(close(each, other) for other in missing)]
-        varies.append(f"values that stay on the cluster: {len(missing):,}")
+        varies.append(f"values that stay on the cluster ({len(missing):,})")
         missing, unlike = [], unlike + (not more)
     if missing:
         found.append(f"the patched script's client did not get {cut(missing[0])}")
     elif not ever:
-        varies.append(f"values that now come to the client: {len(more):,}")
+        varies.append(f"values that now come to the client ({len(more):,})")
     elif not unlike:
         found.append(f"the patched script's client also got {cut(more[0])}")
 

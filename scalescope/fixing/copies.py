@@ -11,7 +11,7 @@ from pathlib import Path
 
 FILE_BYTES = 16 << 20  # bytes from which a file is linked instead of copied
 FOLDER_FILES, FOLDER_BYTES = 500, 64 << 20  # files and bytes from which a folder is linked as a whole
-WHOLE_BYTES = 512 << 20  # most bytes copied into a copy; everything after them is linked
+WHOLE_BYTES = 512 << 20  # most bytes that are copied for one copy; all further files are linked
 LEFT_OUT = {"__pycache__", "dask-scratch-space", "dask-worker-space"}
 
 
@@ -20,7 +20,7 @@ class Copy:
     """A folder in which a script can run as in its own."""
 
     folder: Path
-    before: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # size and time of each file, by relative path
+    before: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # bytes and mtime (ns) of files, by path
 
     def written(self) -> dict[str, Path]:
         """Files that are new or were changed, by relative path."""
@@ -34,7 +34,7 @@ class Copy:
 
 
 def copy(source: Path, target: Path, changed: Mapping[Path, bytes]) -> Copy:
-    """Make a copy of a folder; `changed` has other contents of some of its files, by relative path."""
+    """Make a copy of a folder. `changed`: new contents of some of its files, by relative path."""
     left = WHOLE_BYTES
     target.mkdir(parents=True)
     for entry in sorted(source.iterdir()):
@@ -94,7 +94,7 @@ def _size(folder: Path) -> int | None:
 
 
 def _own_folder(root: Path, folder: Path) -> None:
-    """Replace links to folders on the way to a file by folders of links."""
+    """Replace each link to a folder, on the path to a file, by a real folder with links to its entries."""
     for part in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)]:
         each = root / part
         if each.is_symlink():

@@ -1,4 +1,4 @@
-"""Runs a script in a copy of its folder, and notes what came of it."""
+"""Runs a script in a copy of its folder, and notes the results."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Outcome:
     status: int  # exit status in the form of `subprocess`
     seconds: float
     peak_bytes: int  # largest resident memory of all its processes together
-    lines: tuple[str, ...]  # lines of standard output, without the copy's own path
-    of_tasks: tuple[str, ...]  # lines that worker processes printed, in any order
-    error: str  # last line of standard error where the status is not 0
+    lines: tuple[str, ...]  # lines of standard output, with `.` for the path of the copy
+    of_tasks: tuple[str, ...]  # lines that worker processes printed, sorted
+    error: str  # last line of standard error; empty if the status is 0
     copy: Copy
     written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
     digests: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()  # files that it removed
-    values: Mapping[str, int] = field(default_factory=dict)  # times that the client got a value, by its text
+    values: Mapping[str, int] = field(default_factory=dict)  # how often the client got a value, by its text
     metas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # `meta=` of each call, by the function's name
 
 
@@ -52,12 +52,12 @@ class Outcome:
 class Guarded:
     """How a script runs in a copy: what it may reach, and where its output goes."""
 
-    folder: Path  # folder for all runs, outside of their copies
+    folder: Path  # temporary folder of all runs, with their copies
     copy: Copy
     allowed: bool  # True if the script may write elsewhere and connect to other machines
 
     def environ(self) -> dict[str, str]:
-        """Variables of the script's process."""
+        """Environment variables of the script's process."""
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
         told = {
@@ -70,9 +70,9 @@ class Guarded:
         }
         path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
         ours = {GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
-        if "PREFECT_API_URL" not in os.environ:  # a Prefect server for the flows of all runs
+        if "PREFECT_API_URL" not in os.environ:  # the flows of all runs share one Prefect home
             ours["PREFECT_HOME"] = str(temporary / "prefect")
-            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first run makes its database
+            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first run makes the database
         return {**os.environ, **ours}
 
     def file(self, what: str) -> Path:

@@ -1,7 +1,7 @@
-"""Runs a workload once, as a script of its user would: `python -m ... WORKLOAD VALUES [CLUSTER STORE]`.
+"""Runs a workload once, as its user's script would: `python -m ... WORKLOAD VALUES [CLUSTER STORE]`.
 
-It runs on workers of this machine, or as a trial of a sweep on a cluster, which the store then has. What it returns is
-printed, so that two runs can be compared.
+It runs on a `LocalCluster`, or as a trial of a sweep on CLUSTER, which is then saved in STORE. The return value of the
+workload is printed, so that two runs can be compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _swept(reference: str, values: dict[str, Any], cluster: str, store: str) -> 
     from scalescope.run.runner import Runner
     from scalescope.run.sweep import carry_out
 
-    os.environ.pop(MAIN, None)  # the driver is the process whose client gets the values
+    os.environ.pop(MAIN, None)  # unset, so that the driver, whose client gets the values, sets it
     request = check({"workload": reference, "points": [values], "cluster": json.loads(cluster), "store": store})
     with request.open_store() as kept:
         (trial,) = carry_out(request, kept, Runner()).run.trials

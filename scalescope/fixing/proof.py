@@ -1,4 +1,4 @@
-"""Proves that a patch makes a script faster and changes nothing else: both run in turn, in pairs."""
+"""Proves that a patch makes a script faster and changes nothing else: it runs in turn without and with the patch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from scalescope.studies.comparison.judge import order
 # Numbers of pairs after which the interval is checked; the first number of pairs is always run
 LOOKS: tuple[int, ...] = (3, 4, 5, 7, 10, 14, 20)
 HOPELESS = 2  # pairs after which a patch is withdrawn if it was faster in none
-SAME = 1e-3  # largest relative difference of two runs of the original on a virtual clock with which one pair is enough
+SAME = 1e-3  # on a virtual clock, one pair is enough if two runs of the original differ by at most this share
 ALPHA = 0.05  # chance, over all looks together, that a patch without effect counts as faster or slower
-WORTH = 0.95  # largest ratio of times with which a patch is offered
-MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
+WORTH = 0.95  # largest ratio of patched to original time at which a patch is offered
+MEMORY = 0.8  # share of this machine's memory; a patch is not offered if it needs more, and more than the original
 
 Which = Literal["a", "b"]  # the original script (`a`), or the patched script (`b`)
 
@@ -34,7 +34,7 @@ class Proof:
 
     proven: bool
     reason: str  # reason for withdrawing the patch; empty if it stays
-    pairs: tuple[tuple[float, float], ...] = ()  # (original, patched) seconds of each pair, in order of time
+    pairs: tuple[tuple[float, float], ...] = ()  # (original, patched) seconds of each pair, in the order of the runs
     original_s: float | None = None  # geometric mean of the seconds; None without a complete pair
     patched_s: float | None = None
     times: float | None = None  # speed-up; None with too few pairs
@@ -42,7 +42,7 @@ class Proof:
     high: float | None = None
     original_bytes: int = 0  # largest memory of all processes together
     patched_bytes: int = 0
-    # Differences between two runs of the original, or values that the patched script's client does not get
+    # What was not compared: what differs between runs of the original, or values that the patched client does not get
     not_compared: tuple[str, ...] = field(default_factory=tuple)
     changed: bool = False  # True if it was withdrawn because its results differ
     uses: str = ""  # workers and transferred bytes, if the two scripts differ in them
@@ -71,13 +71,13 @@ class Proof:
 
 
 def prove(
-    run: Callable[[Which], Outcome],  # a run of the original (`a`) or of the patched script (`b`), in a fresh copy
-    recorded: Outcome,  # the original, as it was recorded: its results count, its time does not
+    run: Callable[[Which], Outcome],  # runs the original (`a`) or the patched script (`b`) in a fresh copy
+    recorded: Outcome,  # recorded run of the original: its results are compared, its time only if `virtual`
     *,
     budget_s: float,  # seconds for all runs; the first pairs are always run
     says: Callable[[str], object] = lambda text: None,
-    values: Values = "same",  # values that the patched script's client gets
-    virtual: bool = False,  # True: a simulated cluster's clock takes the times, also that of `recorded`
+    values: Values = "same",  # which values the patched script's client gets, compared with the original
+    virtual: bool = False,  # True: all times, also that of `recorded`, are on a simulated cluster's clock
 ) -> Proof:
     """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
     originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}
@@ -128,7 +128,7 @@ def _exact(pair: tuple[float, float], varies: list[str]) -> Proof:
 
 
 def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
-    """Numbers of pairs at which to look that the budget allows, if each pair takes `pair_s` seconds."""
+    """Numbers of pairs after which to check the interval, as far as the budget allows at `pair_s` seconds a pair."""
     most = int(max(LOOKS[0], min(LOOKS[-1], budget_s / max(pair_s, 1e-9))))
     return tuple(sorted({each for each in LOOKS if each <= most} | {most}))
 
@@ -136,7 +136,7 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "the time of this patch ran out before the result was clear: raise --budget"
+        reason = "the budget of this patch was used up before the result was clear: raise --budget"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):

@@ -25,11 +25,11 @@ class Tried:
     what: str  # what was changed, as a clause
     diff: str
     proof: Proof
-    why: str = ""  # parts of the saved seconds, by the records; empty if these do not tell
+    why: str = ""  # largest parts of the saved seconds, from the records; empty if unknown
 
     @property
     def lines(self) -> list[str]:
-        """The proof, and why it is faster, without full stops."""
+        """The proof, and why the patched script is faster, without full stops."""
         return [self.proof.line, *([f"Why it is faster, by the records: {self.why}"] if self.why else [])]
 
 
@@ -50,7 +50,7 @@ class Fix:
     root: Path  # folder to which the names of files are relative
     before: Mapping[Path, bytes]  # contents of the patched files before the change, by relative path
     after: Mapping[Path, bytes]
-    settings: str = ""  # options or variables that are proven, one a line as a diff; empty if there are none
+    settings: str = ""  # proven options or environment variables, as a diff; empty if there are none
     measured_by: tuple[str, ...] = ()  # words of the command that runs a workload with proven settings
     proven: tuple[Tried, ...] = ()
     withdrawn: tuple[Tried, ...] = ()
@@ -75,7 +75,7 @@ class Fix:
         return "", told(self)
 
     def shown_in(self, verdict: Verdict) -> Verdict:
-        """The verdict whose findings have the patches that were tried for their causes, the proven ones first."""
+        """The verdict, with the tried patch in each finding; if several were tried for a cause, the proven one."""
         tried = {
             each.code: Patch(each.diff, ". ".join(each.lines), each.proof.proven)
             for each in (*self.withdrawn, *self.proven)
@@ -113,7 +113,7 @@ class Fix:
 
 
 def diff(name: Path, before: bytes, after: bytes) -> str:
-    """A unified diff of a file, by its relative path; bytes that are not UTF-8 are surrogates."""
+    """A unified diff of a file, by its relative path; bytes that are not UTF-8 become surrogates."""
     old, new = (_LINE.findall(each.decode(errors="surrogateescape")) for each in (before, after))
     found = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
     return "".join(each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n" for each in found)

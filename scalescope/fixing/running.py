@@ -1,4 +1,4 @@
-"""From a script to proven patches: record it, rewrite what a finding names, prove that, and look again."""
+"""From a script to proven patches: record it, rewrite what a finding names, prove the patch, and record again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SETTING = "setting"  # takes the place of a rewrite's name, if the finding itsel
 Says = Callable[[str], object]
 
 RETRIED = (OSError, InfrastructureError)
-RECORD: RunStep[Any] = RunStep("record", lambda record: record(), lambda record: "Record what it does", RETRIED)
+RECORD: RunStep[Any] = RunStep("record", lambda record: record(), lambda record: "Record the program", RETRIED)
 PROVE: RunStep[Proof] = RunStep(
     "prove",
     lambda what, prove: prove(),
@@ -59,24 +59,24 @@ PROVE: RunStep[Proof] = RunStep(
 def fix(
     program: Program | Subject,
     *,
-    budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's own
-    side_effects: bool = False,  # True if it may write elsewhere and connect to other machines
+    budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's time
+    side_effects: bool = False,  # True if the script may write elsewhere and connect to other machines
     says: Says = lambda text: None,
     agrees: Callable[[], bool] = lambda: True,  # called before anything runs; True: go on
     runner: Runner | None = None,  # carries out the recordings and proofs; None: this process
 ) -> Fix:
-    """Patch a script as far as patches are proven; nothing of the user's is written.
+    """Find proven patches of a script; the user's own files are not changed.
 
     Raises `UsageError` for what cannot be run several times, and `SideEffect`.
     """
     subject = program if isinstance(program, Subject) else Subject.of(program)
     budget = f"{SCRIPTS} times its own time" if budget_s is None else duration(budget_s)
-    often = f"{2 * FEWEST} times or more ({2 * HOPELESS} where it is slower)"
+    often = f"{2 * FEWEST} times or more ({2 * HOPELESS} if the patch makes it slower)"
     if subject.virtual:
         often = "twice or more"
     says(
-        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {often}, with and "
-        f"without it, for up to {budget}."
+        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {often}, half of "
+        f"these runs without the patch, for up to {budget}."
     )
     if not agrees():
         raise UsageError("nothing was run")
@@ -88,7 +88,7 @@ def fix(
 
 
 def fix_asked(given: Mapping[str, Any], runner: Runner) -> Fix:
-    """Fix what declared parameters (`FixParameters`) name; raises `InvalidField` and what `fix` does."""
+    """Fix what declared parameters (`FixParameters`) name; raises `InvalidField`, and what `fix` raises."""
     parameters.reject_unknown(given, FixParameters)
     asked = parameters.check(FixParameters, given)
     subject = Subject.asked(asked)
@@ -134,7 +134,7 @@ class _Fixing:
         self.subject, self.root, self.folder = subject, subject.root, folder
         self.budget_s, self.side_effects, self.says = budget_s, side_effects, says
         self.before: dict[Path, bytes] = {}
-        self.current = _Version(values=subject.values)  # files with all proven patches
+        self.current = _Version(values=subject.values)  # files and values with all proven patches
         self.runs = 0
 
     def __call__(self) -> Fix:
@@ -196,7 +196,7 @@ class _Fixing:
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
     ) -> Tried | None:
-        """The first patch that is proven; others are added to the lists."""
+        """The first patch that is proven; the lists collect the patches and findings before it."""
         for finding in record.findings:
             reasons: list[str] = []
             is_tried = False
@@ -309,7 +309,7 @@ class _Fixing:
 
 
 def _with_metas(findings: Sequence[Finding], outcome: Outcome) -> list[Finding]:
-    """The findings with what functions return, where Dask called them to learn it."""
+    """The findings, with the `meta=` of functions that Dask called to learn what they return."""
     known = {name: meta for name, metas in outcome.metas.items() if (meta := common(metas))}
     more = tuple(Evidence(META_OF + name, meta, "this run") for name, meta in known.items())
     return [replace(each, evidence=(*each.evidence, *more)) if more else each for each in findings]

@@ -31,19 +31,19 @@ class Subject:
     program: Program
     file: Path
     root: Path  # folder to copy
-    folder: Path  # folder in which the script runs: the root, or one inside
+    folder: Path  # folder in which the script runs: the root, or a folder in it
     workload: str = ""  # reference of a workload; empty for a program
-    # Values that a patch may change: the point of a workload, or environment variables of a program (at first none)
+    # Values that a patch may change: the point of a workload; for a program, environment variables (at first none)
     values: Mapping[str, Scalar] = field(default_factory=dict)
     cluster: ClusterSpec | None = None  # cluster on which a workload is swept; None: a `LocalCluster`
 
     @classmethod
     def of(cls, program: Program) -> Subject:
-        """A script or a module; `UsageError` for what cannot be copied with its folder."""
+        """The subject of a script or a module; `UsageError` if no `.py` file of that name exists."""
         folder = Path(program.folder or ".").resolve()
         file = _module(program.script, folder) if program.is_module else (folder / program.script).resolve()
         if file.suffix != ".py" or not file.is_file():
-            raise UsageError("fix patches a script", where=program.script, next_step=NEXT_STEP)
+            raise UsageError("fix patches only Python scripts (.py)", where=program.script, next_step=NEXT_STEP)
         if program.is_module:
             return cls(program, file, folder, folder)
         whole = file.is_relative_to(folder) and folder != Path.home() and folder.parent != folder

@@ -1,4 +1,4 @@
-"""Results of the sweep of a workload in a copy: its trial, with the time on the cluster's clock, and its causes."""
+"""Results of the sweep of a workload in a copy: its trial, timed by the cluster's clock, and its findings."""
 
 from __future__ import annotations
 

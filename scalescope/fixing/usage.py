@@ -9,7 +9,7 @@ from scalescope.analysis.cost import DEFAULT, Prices
 from scalescope.model.trial import Trial
 from scalescope.model.words import duration, number, size
 
-NETWORK = 100e6  # bytes/s between the hosts of a real cluster, as transfers between processes of one machine are faster
+NETWORK = 100e6  # assumed bytes/s between hosts of a cluster; processes of one machine transfer faster
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ class Usage:
             return f"the patched script transfers {size(more)} more, which takes {took} between hosts of a cluster"
         hour = prices.worker_hour.get(DEFAULT, 0.0) / 3600
         now, then = hour * self.workers * before_s, hour * after.workers * after_s
-        return f"the run costs {number(then)} instead of {number(now)} {prices.currency}" if then > now else ""
+        return f"the patched run costs {number(then)} instead of {number(now)} {prices.currency}" if then > now else ""

@@ -27,7 +27,7 @@ Load = Callable[[str], Workload]
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One trial that can be run: a workload on a cluster at a point. Equal settings ask the same question."""
+    """One trial that can be run: a workload on a cluster at a point. Equal settings have sweeps with the same id."""
 
     workload: Workload
     cluster: ClusterSpec
@@ -66,7 +66,7 @@ class Setting:
 
 
 def sentence(trial: Trial) -> str:
-    """`2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.62 s`."""
+    """Such as `2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.62 s`."""
     metrics, names = trial.metrics, [TASKS] if TASKS in trial.point.params else []
     where = label(trial.point, names)
     if metrics is None:

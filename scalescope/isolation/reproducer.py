@@ -27,7 +27,7 @@ WIDTH = 110
 TIMEOUT_S = 120.0
 # Exit statuses of a script if the symptom shows, and if it does not.
 SHOWN, GONE = 1, 0
-# Numbers that a script measures; a comparison of only these is copied into it.
+# Numbers that a script measures; a symptom's condition on only these numbers is copied into the script.
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 
 _GUARDED = (
@@ -151,7 +151,7 @@ def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
         pieces.append(f"*[{row!r}] * {count}" if count > 1 else repr(row))
     sent = [(each.after, float(f"{(each.pause_s + each.waited_s) * scale:.3g}")) for each in kept.submissions]
     return [
-        "# stage, seconds, numbers of needed tasks, number of workers it is confined to (0: any), submission",
+        "# stage, seconds, numbers of needed tasks, number of workers that may run the task (0: any), submission",
         *_wrapped("TASKS = [", pieces),
         "# for each submission: the one whose results it waits for (-1: none), and seconds of pause before it",
         *_wrapped("SUBMISSIONS = [", [repr(row) for row in sent]),
@@ -164,7 +164,7 @@ def _wrapped(begin: str, pieces: Sequence[str]) -> list[str]:
 
 
 def _condition(isolation: Isolation, symptom: Symptom) -> str:
-    # The symptom's own comparison if the script measures its numbers; else half-way between the symptom and 1.
+    # The symptom's own comparison if the script measures its numbers; else half-way between the measured value and 1.
     if isinstance(symptom, MetricSymptom) and symptom.names <= COUNTED:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point

@@ -121,7 +121,7 @@ class ClusterSpec:
         return ["-c", self.kind, *(word for name, value in plain for word in ("--cluster-option", f"{name}={value}"))]
 
     def of_site(self) -> dict[str, str]:
-        """The fields with this machine's default, and the file or variable that sets it."""
+        """The fields with this machine's default, and the file that sets it, or `environment`."""
         site = self.site_config()
         return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
 
@@ -137,7 +137,7 @@ class ClusterSpec:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Kinds of faults (`scalescope.model.fault`) that can be caused on it."""
+        """Kinds of faults (`scalescope.model.fault`) that can be caused on this cluster."""
         return ()
 
     @property
@@ -186,7 +186,7 @@ class ClusterSpec:
         """Raise `InvalidField` for a point that this cluster can never have."""
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Raise `ClusterError` if even the empty system lacks room for these points (workers, threads of each)."""
+        """Raise `ClusterError` if even the empty system is too small for these points (workers, threads of each)."""
 
     def to_mapping(self) -> dict[str, Any]:
         given = asdict(self).items()
@@ -208,7 +208,7 @@ def kinds() -> Mapping[str, type[ClusterSpec]]:
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """Read a kind (`"light"`) or a mapping with `kind` and fields; other fields get this machine's defaults, if any."""
+    """Read a kind (`"light"`) or a mapping with `kind` and fields; the rest get this machine's defaults, if any."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)

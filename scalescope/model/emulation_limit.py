@@ -8,15 +8,15 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
 TOLERANCE = 0.10  # most time that emulating all workers at once may add to a task, as a share of its duration
-BEYOND = "beyond what this host can emulate"  # start of the reason why such a trial does not count
+BEYOND = "beyond what this host can emulate"  # start of the reason why a trial beyond the limit does not count
 
 
 @dataclass(frozen=True)
 class EmulationLimit(Mapped):
     """Bookkeeping that a host does per emulated task.
 
-    When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`: less than
-    `tolerance` × T while W ≤ tolerance × T / seconds_per_task.
+    When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`. This is at most
+    `tolerance` × T as long as W ≤ tolerance × T / seconds_per_task.
     """
 
     seconds_per_task: float  # real seconds of scheduler and workers together for an empty task

@@ -15,7 +15,7 @@ from scalescope.model.words import number, percent
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
 # Evidence that a remedy reads: tasks to keep in flight, the factor by which each task must do more, and the number of
 # tasks in all graphs that were sent one after another
-IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "times as much for each task", "tasks in them"
+IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "factor by which each task should do more", "tasks in them"
 BLOCK = "bytes of a block"
 META_OF = "meta of "  # begins the name of evidence on what a function returns
 ALL_ROUNDS = "tasks of the stage in all rounds"

@@ -33,6 +33,6 @@ class LargePart(Mapped):
 
 
 def graph_bytes(message: Mapping[str, Any]) -> int:
-    """Bytes of the packed graph in a client's message `update-graph`; `graph_frames` are those until 2024.8."""
+    """Bytes of the packed graph in a client's message `update-graph`; until 2024.8, its key `graph_frames`."""
     frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
     return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))

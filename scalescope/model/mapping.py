@@ -35,7 +35,7 @@ def to_mapping(instance: Any) -> dict[str, Any]:
 def from_mapping(cls: type[T], data: object, where: str = "") -> T:
     """Build a dataclass from a mapping; unknown keys are ignored, missing ones take their default.
 
-    Fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries.
+    Fields may hold dataclasses, enumerations, tuples and mappings of these, and what JSON carries.
     Raises `InvalidField`, with `where` before the names of fields.
     """
     if not isinstance(data, Mapping):
@@ -110,7 +110,7 @@ def read(hint: Any, value: Any, where: str) -> Any:
 
 
 def _read_union(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    """Try each member; if none accepts the value, raise the first error."""
+    """Try each type of a union; if none accepts the value, raise the first error."""
     if type(value) in hints:
         return value
     problems = []

@@ -42,7 +42,7 @@ class Metric:
     title: str  # heading in tables
     short: str = ""  # heading in a narrow terminal; empty: the title
     legend: str = ""  # explains the title below a table
-    rank: int | None = None  # rank in the table of points; None: not shown. A narrow table drops the highest first
+    rank: int | None = None  # rank in the table of points; None: not shown. A narrow table drops high ranks first
     combine: Combine = Combine.MEDIAN
     interval: bool = False  # True if the mean is shown with a 95 % interval
     larger_is_better: bool = False  # True if a larger value is better, for `compare`
@@ -58,7 +58,7 @@ class WorkerTimePart:
     help: str  # description of the state of the thread
 
 
-# Parts in the order of display. They add up to P × the time of the workload's call.
+# Parts in the order of display. They add up to the time of the workload's call × the requested threads.
 PARTS: Mapping[str, WorkerTimePart] = {
     "busy": WorkerTimePart("busy", "computing a task whose result was used"),
     "actors": WorkerTimePart("actors", "idle while its worker ran a method of an actor in another thread"),
@@ -112,20 +112,20 @@ BUSY_TIME = tuple(BUSY_PARTS)
 
 @dataclass(frozen=True)
 class PrefixBusy:
-    """Time of the threads of one prefix inside its tasks."""
+    """Time of threads inside the tasks of one prefix."""
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     where: str = ""  # the line of the user's code at which the threads were most often, as `my_job.py:61 load`
     what: str = ""  # function called at that line, as `time.sleep`; empty for the code itself
-    share: float = 0.0  # share of the samples, from 0 to 1
+    share: float = 0.0  # share of the prefix's samples that were at that line, from 0 to 1
 
 
 @dataclass(frozen=True)
 class PrefixGpu:
     """The GPU while tasks of one prefix ran."""
 
-    utilisation: float  # share of the time, from 0 to 1
-    memory_peak: int  # bytes in use on a card, by any process
+    utilisation: float  # share of the time in which a kernel ran, from 0 to 1
+    memory_peak: int  # most bytes in use on a card, by any process
     seconds: Mapping[str, float]  # busy thread-seconds by part of `GPU_PARTS`
 
 
@@ -134,8 +134,8 @@ class PrefixWork:
     """The work of the tasks of one prefix."""
 
     tasks: int
-    work_s: float  # sum of their durations, in thread-seconds
-    median_s: float  # median of their durations
+    work_s: float  # sum of the tasks' durations, in thread-seconds
+    median_s: float  # median of the tasks' durations, in seconds
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Metrics(Mapped):
     peak_runnable: Annotated[
         int,
         Metric(
-            "Tasks that ran, or had their inputs and waited for a thread: for 5 % of the makespan, at least so many.",
+            "Tasks that ran, or had their inputs and waited for a thread: at least this many for 5 % of the makespan.",
             Unit.TASKS,
             "runnable tasks",
             combine=Combine.LOWER_MEDIAN,

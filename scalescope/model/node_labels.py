@@ -17,5 +17,5 @@ SPOT = {
 
 
 def is_spot(labels: Mapping[str, str]) -> bool:
-    """Whether the cloud may take such a node away."""
+    """Whether the cloud may take a node with these labels away."""
     return any(labels.get(name) == value for name, value in SPOT.items())

@@ -6,7 +6,7 @@ class Limits:
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
 ```
 
-Checks, command-line options, parameters of flows, fields of blocks and the tables in docs/ are made from it.
+Checks, command-line options, parameters of flows, fields of blocks and tables in docs/ are made from the field.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Parameter:
     minimum: float | None = None  # smallest number allowed
     maximum: float | None = None  # largest number allowed
     examples: tuple[Any, ...] = ()  # values to show in a form
-    names: str = ""  # kind of things that a value names, such as `workload`, which a form can offer
+    names: str = ""  # kind of things of which the value is the name, such as `workload`; a form can offer them
     # JSON Schema of a value besides its type and bounds, so that a form can refuse a wrong value
     schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes
     metavar: str = ""  # placeholder for its value in help texts, such as `NAME=VALUES`
-    syntax: str = ""  # form on the command line, a name of `scalescope.cli.options`; empty: given by the type
+    syntax: str = ""  # name of its form on the command line (`scalescope.cli.options`); empty: the type decides
     written: Any = None  # type of what people write, if the field holds another
     default: Any = None  # default as people write it, if the field holds another
-    # checks and converts what people wrote; its arguments are the name for errors and the value. None: by the type
+    # checks and converts what people wrote; its arguments are the name for errors and the value. None: the type decides
     reads: Callable[[str, Any], Any] | None = None
 
 
@@ -127,7 +127,7 @@ def declared(cls: type) -> tuple[Declared, ...]:
     return found
 
 
-@cache  # a separate function, since mypy holds no class for hashable
+@cache  # a separate function, since mypy takes no class to be hashable
 def _declared(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []

@@ -24,7 +24,7 @@ class NoRow(UsageError, KeyError):
 
 @cache
 def _installed() -> Any:  # another class in Python 3.11 than in later versions
-    """All entry points: one look at the installed packages takes about 20 ms, and 70 ms with its import."""
+    """All entry points, searched once: a search takes about 20 ms, and 70 ms with its import."""
     from importlib.metadata import entry_points
 
     return entry_points()
@@ -46,7 +46,7 @@ class Table(Mapping[str, T], Generic[T]):
         self,
         group: str,  # the entry points' group
         own: Mapping[str, str | T],  # our rows, or their locations as `package.module:name`
-        read: Callable[[str, str, object], T],  # (name, reference, object) to row; a wrong object may raise any error
+        read: Callable[[str, str, object], T],  # takes (name, reference, object), returns a row or raises any error
     ) -> None:
         self.group, self.own = group, dict(own)
         self._read = read

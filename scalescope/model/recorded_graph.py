@@ -27,7 +27,7 @@ class RecordedTask:
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that this task needs
     sends: RecordedGraph | None = None  # graph that the task itself sends, and waits for
     secedes: bool = False  # True if the task gives up its thread while it waits for `sends`
-    # seconds of the first attempt at a shuffle's output; it may be on any worker, and tells where the output must run
+    # seconds of the first attempt at a shuffle's output; any worker may make it, to learn where the output must run
     first_s: float = 0.0
 
 
@@ -44,8 +44,8 @@ class Submission:
     """One `submit`, `map` or `compute` of a client."""
 
     after: int = -1  # number of the submission for whose results the client may have waited; -1: none
-    # Seconds before this submission, from those results or the previous submission, whichever is later: `pause_s` of
-    # the client's own work, `waited_s` of its waits for the cluster. Unexplained time counts as work.
+    # Seconds from the end of `after` or from the previous submission, whichever is later, to this submission: `pause_s`
+    # of the client's own work, `waited_s` of its waits for the cluster. Unexplained time counts as work.
     pause_s: float = 0.0
     waited_s: float = 0.0
     after_all: bool = False  # True if all submissions before it had ended
@@ -67,7 +67,7 @@ class RecordedGraph:
     window: int = 0  # tasks that the client kept running, by sending one whenever one ended; 0: it did not
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
-        """The graph after `change` of the graph itself and of all graphs that its tasks send."""
+        """The graph with `change` applied to all graphs that its tasks send, and to itself."""
         tasks = (replace(each, sends=each.sends.changed(change)) if each.sends else each for each in self.tasks)
         return change(replace(self, tasks=tuple(tasks)))
 

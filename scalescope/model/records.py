@@ -145,7 +145,7 @@ NESTED = "Client-worker-"  # start of the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
 SAME_CALL = "same-call"  # topic of events: a call that tasks make with equal arguments, and that reads something
-OVER_MEMORY = "worker-restart-memory"  # topic of events: a nanny ended the process of its worker for its memory
+OVER_MEMORY = "worker-restart-memory"  # topic of events: a nanny ended its worker's process, which used too much memory
 AGAIN = "again"  # topic of events: work that a task with another key had already done
 SENDING = ("compute", "map", "persist", "submit")  # last names in the column `what` of calls that send a graph
 IMPORT = "import"  # value of the column `what`: modules were imported
@@ -188,7 +188,7 @@ def empty(table: str) -> Columns:
 
 
 def from_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Columns:
-    """Columns from rows, which may lack some."""
+    """Columns from rows; a row may lack some of them."""
     rows = list(rows)
     return {
         name: [row.get(name, "") for row in rows] if kind == "str" else array(kind, [row.get(name, 0) for row in rows])

@@ -23,7 +23,7 @@ def read_mapping(spec: object, name: str) -> None:
 
 
 def check_variables(secrets: Mapping[str, object]) -> None:
-    """Refuse values that are no names of environment variables; from now on, the contents of these are secret."""
+    """Refuse values that are no names of environment variables; the variables' contents are secret from now on."""
     for name, variable in secrets.items():
         if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_]\w*", variable):
             raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "the name of an environment variable")

@@ -40,12 +40,12 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
 def read(
     spec: type[Any],  # a specification of clusters
     found: Mapping[str, tuple[Any, str]],  # values and origins by key
-    # fields that each key may set: the first that the kind has; of several keys for one field, the first counts
+    # fields that each key may set; it sets the first that `spec` has. If two keys set one field, the first key counts
     names: Mapping[str, tuple[str, ...]],
     reasons: Mapping[str, str],  # by key, the reason why it is left out; {} becomes the value
     *,
     unknown: str,  # reason why any other key is left out
-    convert: Callable[[str, Any], Any],  # (key, value) to the value of the field
+    convert: Callable[[str, Any], Any],  # takes (key, value), returns the field's value
 ) -> SiteConfig:
     """The fields that a section of the configuration sets; a value that its field does not allow is left out."""
     known = {each.name for each in declared(spec)}

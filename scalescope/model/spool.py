@@ -9,7 +9,7 @@ that zlib compressed (its checksum detects damage) and little-endian numbers:
 | numbers | type code, items |
 | numbers in runs | type code, items, length of each run |
 | text | `str`, texts joined by NUL |
-| text that repeats | `str`, distinct texts joined by NUL, number of the text of each row; -1: the row's first column |
+| text that repeats | `str`, distinct texts joined by NUL, number of the text of each row; -1: as in its first column |
 
 A column that a chunk lacks is zeros or empty texts. A writer that dies leaves at most one incomplete chunk, at the end.
 """

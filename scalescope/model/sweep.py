@@ -130,7 +130,7 @@ AXES_SCHEMA = {
 class OwnAxis:
     """An axis that every sweep can have; the field of `Point` of the same name holds its value."""
 
-    reads: Callable[[str, object, ClusterSpec], Any]  # (where, value, cluster) to the field's value
+    reads: Callable[[str, object, ClusterSpec], Any]  # takes (where, value, cluster), returns the field's value
     absent: Scalar  # value if a point does not name the axis
     nothing: str = ""  # text for labels if the field is empty
     means: str = ""  # explanation in the help, without parentheses
@@ -202,7 +202,7 @@ WorkloadParams = Annotated[
     ),
 ]
 Seed = Annotated[
-    int, Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1)
+    int, Parameter("Random seed for the order of trials and for the simulated cluster.", minimum=0, maximum=2**32 - 1)
 ]
 TrialTimeout = Annotated[
     float,

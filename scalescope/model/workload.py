@@ -23,7 +23,7 @@ class WorkloadParameter:
     """One parameter of a workload, read from the signature of its function."""
 
     name: str  # name in the function's signature
-    default: Scalar = None  # used when a sweep does not give it
+    default: Scalar = None  # value if a sweep gives none
     help: str = ""  # one sentence; units in words
     kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
     minimum: float | None = None  # smallest number allowed
@@ -68,7 +68,7 @@ class Simpler:
 
     workload: str  # name of the cheaper workload
     without: str  # what the cheaper workload leaves out, such as `file I/O`
-    # (parameters, work T1 in seconds) of a trial of the costlier workload to parameters of the cheaper one
+    # computes the cheaper workload's parameters from the costlier one's and its work (T1, in seconds)
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
 

@@ -64,7 +64,7 @@ def new(
 
 
 def of_suite(asked: NightlyParameters, night: str, found: SuiteChange, lock: SoftwareLock) -> Alert:
-    """An alert for the suite as a whole, tonight with `lock`; its command reruns the series that moved furthest."""
+    """An alert for the suite as a whole; its command reruns the series that moved furthest. `lock`: of tonight."""
     culprit = Culprit(found.changed, changed=found.changed)
     command = _command(found.largest, (found.good.record.lock, lock))
     shown = "the whole suite changed, and a script runs one workload."
@@ -185,7 +185,7 @@ def _how(each: Judged) -> str:
 
 def _interval(each: Judged) -> str:
     if each.ratio is None:
-        return "without a number"
+        return "gave no ratio"
     if each.low is None or each.high is None or each.low == each.high:
         return f"{change(each.ratio)}, exactly"
     return f"{change(each.ratio)} (from {change(each.low)} to {change(each.high)})"

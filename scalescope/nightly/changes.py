@@ -7,7 +7,7 @@
 3. A candidate must be large compared with the scatter of single nights, and show in the ranks of the original values
    (Mann and Whitney 1947): t alone takes two or three outliers among the newest nights for a new level.
 
-`python -m evidence changes` measures how often this is right.
+`python -m evidence changes` measures how often the found change points are right.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Change:
     index: int  # the first night of the new level
     before: float  # level in the unit of the series
     after: float
-    low: float  # 95 % interval of `relative`
+    low: float  # ends of the 95 % interval of `relative`
     high: float
     deviate: float = 0.0  # normal deviate of a change point; the larger, the less likely by chance
 
@@ -64,7 +64,7 @@ class Change:
 
 
 def find_changes(values: Sequence[float], effect: float = EFFECT) -> list[Change]:
-    """All change points of at least `effect` of a series with one number >= 0 per night."""
+    """All change points of at least `effect` in a series of one number >= 0 per night."""
     series = _Series(_checked(values), effect)
     return [_change(series, left, at, right) for left, at, right in series.triples(series.changes)]
 
@@ -102,7 +102,7 @@ def smallest_change(values: Sequence[float]) -> float:
     length, _, squares, products = series.part(np.array([begin]), np.array([end]))
     error = _error(length, np.array([5.0]), squares, products, length - 1)[0]
     nights, scatter = float(length[0]), math.sqrt(squares[0] / (length[0] - 1))
-    # among pairs of an old night and one of five new nights: share with a larger new value that the rank test needs
+    # the rank test needs this share of larger new values, among all pairs of an old night and one of five new nights
     larger = 0.5 + RANKS * math.sqrt((nights + 6) / (60 * nights))
     limit = max(LEVEL * float(error[0]), math.sqrt(2) * NormalDist().inv_cdf(larger) * scatter)
     return max(EFFECT, math.expm1(limit + 0.84 * float(error[0])))
@@ -156,7 +156,7 @@ class _Series:
         return length, mean, squares, products
 
     def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
-        """Nights from `at` on minus nights before: difference, standard error, normal deviate."""
+        """For each night `at`: the mean from it on minus the mean before, its standard error and normal deviate."""
         low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)
@@ -219,7 +219,7 @@ def _error(first: Floats, second: Floats, squares: Floats, products: Floats, fre
     own = CORRELATION * np.clip(products / np.maximum(squares, _ROUNDING**2), 0, 0.9)
 
     def widened(length: Floats) -> Floats:
-        """Variance of a mean of `length` nights over one night's; each depends on the night before (Bartlett 1946)."""
+        """Variance of the mean of `length` correlated nights, divided by that of one night (Bartlett 1946)."""
         return ((1 + own) / (1 - own) - 2 * own * (1 - own**length) / (length * (1 - own) ** 2)) / length
 
     error = np.sqrt(variance * np.maximum(widened(first) + widened(second), 0))

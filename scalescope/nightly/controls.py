@@ -30,7 +30,7 @@ class ControlMove:
 
     @property
     def words(self) -> str:
-        return f"{self.series.name}, whose code no package changes, is {change(self.ratio)} over the same nights"
+        return f"the work of {self.series.name}, whose code never changes, is {change(self.ratio)} over the same nights"
 
 
 def is_control(series: NightlySeries) -> bool:

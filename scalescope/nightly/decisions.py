@@ -42,7 +42,7 @@ def undo(store: Store, what: str, history: str = "") -> None:
 
 
 def in_force(store: Store, history: str = "") -> tuple[Decision, ...]:
-    """Decisions that hold today for a history, or for all."""
+    """Decisions that hold today for a history, or for all histories."""
     return tuple(each for each in store.decisions.of(history) if not each.until or each.until >= _today())
 
 

@@ -1,4 +1,4 @@
-"""Issues on GitHub. `GITHUB_API_URL` is the address of its API unless that is github.com's."""
+"""Issues on GitHub. The variable `GITHUB_API_URL` holds the API's address if it is not github.com's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class GitHubIssues:
 
     def comment(self, address: str, text: str, *, closed: bool | None) -> None:
         path = f"{self._issues}/{address.removeprefix(self.prefix)}"
-        # The state first: if GitHub refuses it, no comment is written; else each night's retry would add a comment.
+        # The state first: if GitHub refuses it, no comment is written. Otherwise, each night's retry would add one.
         if closed is not None:
             GITHUB.ask("PATCH", path, {"state": "closed" if closed else "open"}, int, "number")
         GITHUB.ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")

@@ -21,7 +21,7 @@ from scalescope.run.runner import Runner
 from scalescope.store.store import Store
 
 ENDED = {
-    AlertState.RESOLVED: "All series of this alert are as good as before again.",
+    AlertState.RESOLVED: "All series of this alert are back at the level before the change.",
     AlertState.ACCEPTED: "The new level was accepted.",
     AlertState.FALSE: "This alert was marked as false.",
 }
@@ -110,7 +110,7 @@ def _tell(alert: Alert, tracker: IssueTracker) -> Alert:
         tracker.comment(address, hide(text), closed=None if ongoing else True)
     elif found := tracker.find(alert.id, f"Alert `{alert.id}`"):
         address, text = found
-        if alert.night not in text:  # else the same night opened it, but stopped before storing that
+        if alert.night not in text:  # else the same night opened the issue, but stopped before it stored that
             again = f"Found again by night `{alert.night}`.\n\n{alerts.summary(alert)}"
             tracker.comment(address, hide(again), closed=False)
     else:

@@ -23,7 +23,7 @@ from scalescope.model.words import plural
 from scalescope.run import run_names
 from scalescope.store.store import Store
 
-MANY = 10_000  # nights that are read at most: 27 years
+MANY = 10_000  # most nights that are read: 27 years
 # how to write a value, by unit; other units are names of counted things
 _WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: words.duration,
@@ -44,7 +44,7 @@ class AlertState(StrEnum):
 
 
 class ChangeOutcome(StrEnum):
-    """What came of the examination of a change."""
+    """Result of examining a change."""
 
     CONFIRMED = "confirmed"  # the rerun is slower, too
     REFUTED = "refuted"  # the rerun is not slower: the machine was different that night
@@ -60,7 +60,7 @@ class ChangeOutcome(StrEnum):
 class SoftwareLock(Mapped):
     """The software of a night."""
 
-    text: str = ""  # environment of the trials, as the user writes it; empty: the present one
+    text: str = ""  # environment of the trials, as a user would write it; empty: the present one
     pins: Mapping[str, str] = field(default_factory=dict)  # version of Python and of each package, by normalised name
 
     @property
@@ -147,7 +147,7 @@ class Drift(Mapped):
     nights: int  # number of nights that the drift spans
     before: float  # value at the start of the fitted line, in the unit of the series
     after: float
-    low: float  # 95 % interval of the change, as a share
+    low: float  # ends of the 95 % interval of the change, as a share
     high: float
 
 
@@ -193,7 +193,7 @@ class TrackRecord(Mapped):
     nights: int = 0  # number of nights counted
     reruns: int = 0  # changes, for better or worse, that a rerun confirmed or refuted
     refuted: int = 0
-    overlap: float | None = None  # of changed series: mean share on which two successive nights agree (Jaccard 1901)
+    overlap: float | None = None  # mean share of changed series on which two successive nights agree (Jaccard 1901)
 
     @classmethod
     def of(cls, records: Sequence[NightRecord]) -> TrackRecord:

@@ -30,7 +30,7 @@ class NightlyParameters:
             examples=(["bag-map", "/shared/my_job.py:run"],),
         ),
     ] = field(default_factory=list)
-    small: Annotated[bool, Parameter("Run the suite at sizes for two cores: seconds for each workload.")] = False
+    small: Annotated[bool, Parameter("Run the suite at sizes for two cores: each workload takes seconds.")] = False
     clusters: Annotated[
         list[Any],
         Parameter(
@@ -93,7 +93,7 @@ class NightlyParameters:
         float,
         replace(
             MINUTES,
-            help="Minutes after which no further rerun begins. The next night goes on.",
+            help="Minutes after which no further rerun begins. The next night makes the rest.",
             title="Time limit of reruns, minutes",
         ),
     ] = 60.0

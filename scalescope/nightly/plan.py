@@ -24,7 +24,7 @@ from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_blocks
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
-LIKE = 7  # a night's expected time is the median of so many recent nights
+LIKE = 7  # a night's expected time is the median of this many recent nights
 # rough seconds of a job's run on 2 cores, with cluster and warm-up, at small (True) and full (False) sizes; only used
 # to estimate the first night
 RUN_S = {True: 10.0, False: 50.0}

@@ -115,7 +115,7 @@ def main():
             side.wait()
     a, b = (median(column) for column in zip(*pairs))
     slower = b > a and sum(right > left for left, right in pairs) >= PAIRS - 1
-    print(f"A {a:.3f} s, B {b:.3f} s: {'slower' if slower else 'not slower'} by {b / a - 1:+.1%} in {PAIRS} pairs")
+    print(f"A {a:.3f} s, B {b:.3f} s: B is {'slower' if slower else 'not slower'} ({b / a - 1:+.1%}) in {PAIRS} pairs")
     sys.exit(int(slower))
 
 

@@ -44,7 +44,7 @@ class Reruns:
     lock: SoftwareLock  # tonight's software
     store: str  # address of the store, as the user gave it
     runner: Runner
-    until: float  # no rerun begins after this (`time.monotonic`)
+    until: float  # time (`time.monotonic`) after which no rerun begins
 
     @classmethod
     def begin(cls, asked: NightlyParameters, night: str, lock: SoftwareLock, store: str, runner: Runner) -> Reruns:
@@ -164,7 +164,7 @@ class Reruns:
         return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether another change's culprit explains this one: a rerun without that culprit must undo the change."""
+        """Whether another change's culprit explains this one: with its last good release, a rerun must undo it."""
         if not found.package:
             return False
         without, good_without = (

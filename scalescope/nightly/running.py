@@ -1,6 +1,6 @@
 """A whole night: measure the suite, judge its series, rerun what changed, search the causes, and report them.
 
-A stopped night, even by SIGKILL, continues when started again with the same parameters within `RESUMED_H`.
+A night that was stopped, even by SIGKILL, continues if it is started again with the same parameters within `RESUMED_H`.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class NightInProgress:
             self.amend(lock=self.runner.do(LOCK, self.asked, self.past))
 
     def measure(self, jobs: Sequence[plan.SuiteJob], addresses: tuple[str, str]) -> list[SweepRun]:
-        """Run all jobs within the budget, each on its own cluster; first those not measured for longest.
+        """Run all jobs within the budget, each on its own cluster; those measured longest ago come first.
 
         `addresses`: of the store, and of its raw records.
         """

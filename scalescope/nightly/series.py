@@ -36,8 +36,8 @@ from scalescope.workloads.suite import CONTROLS
 
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
 YOUNG = SETTLED // 2  # nights after which a series shows its scatter
-# A change point is rerun if it is at most so many nights old, without muted nights: `LEAST` nights until it is found,
-# and two spare ones.
+# A change point is rerun if it is at most this many nights old (muted nights do not count): `LEAST` nights until it is
+# found, and two spare ones.
 RECENT = LEAST + 2
 # facts of the machine that each night keeps
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
@@ -172,7 +172,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 def since_baseline(
     series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
 ) -> list[tuple[Night, Measured]]:
-    """Nights that measured a series since its last accepted level or confirmed change (unless false or resolved)."""
+    """Nights that measured a series since its last accepted level or confirmed change (unless the alert is `OVER`)."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -185,7 +185,7 @@ def since_baseline(
 
 
 def answered(series: NightlySeries, since: Sequence[Night]) -> bool:
-    """Whether a night since the change has judged the series: not WAITING, and not explained by a control."""
+    """Whether a night since the change has judged the series, with another outcome than WAITING and no control."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
     return any(each.outcome is not ChangeOutcome.WAITING and each.control is None for each in answers)
 

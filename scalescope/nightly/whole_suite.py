@@ -3,7 +3,7 @@
 All series of a night share its machine, so one night is one observation. Each series is divided by its own median; the
 median of these ratios over all series is the level of the suite in a night. Change points of these levels are found as
 in a series, with a smaller effect, but with a larger normal deviate because nothing is rerun.
-`python -m evidence year` measures how often this is right.
+`python -m evidence year` measures how often the found changes are right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records a cluster while a user's program uses it, through a client of its own.
+"""Records a cluster, through a separate client, while a user's program uses it.
 
 This module needs only `distributed`: a script may run in an environment with nothing else.
 """
@@ -36,7 +36,7 @@ from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
-HELD_BACK_S = 1.0  # if the process dies, the record may lack so many seconds and those since the last fetch
+HELD_BACK_S = 1.0  # if the process dies, the record may lack this many seconds, and the time since the last fetch
 OBSERVER = "scalescope"  # name of the recorder's clients
 NOT_OVER = "the program's process ended before the recording was closed"
 
@@ -45,7 +45,7 @@ _recorded: dict[str, Callable[[], object] | None] = {}
 
 
 class Block:
-    """Records into a folder from `begin` to `end`; both may raise errors of ours, of Dask, or `OSError`."""
+    """Records into a folder from `begin` to `end`; both may raise `ScalescopeError`, errors of Dask or `OSError`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Block:
         *,
         watch: ClientWatch | None = None,  # watch of the thread that uses the client; None: unknown
         notes: Notes | None = None,  # notes of calls that decide partitions
-        says: Callable[[Hang, float], object] = lambda found, now: None,  # called once, with the time, if nothing moves
+        says: Callable[[Hang, float], object] = lambda found, now: None,  # called, with the time, if nothing moves
         made: str = "",  # line of code that made the cluster
         gives_way: Callable[[], object] | None = None,  # ends this block if another block starts on the cluster
         failed: Callable[[Exception], object] = lambda error: None,  # called if records cannot be written
@@ -67,7 +67,7 @@ class Block:
         self._security, cluster = client.security, cluster_of(client)
         self._kind = type(cluster).__name__ if cluster is not None else "running scheduler"
         self._is_here = isinstance(cluster, distributed.LocalCluster)
-        # A scheduler on the event loop of an asynchronous client: the scheduler's lag shows when the program blocks it.
+        # A scheduler on the loop of an asynchronous client: the scheduler's lag shows when the program blocks the loop.
         self._shares_loop = self._is_here and client._asynchronous and cluster.loop is client.loop
         self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
         self._observing, self._recording = ExitStack(), ExitStack()
@@ -125,7 +125,7 @@ class Block:
             if isinstance(error, KeyboardInterrupt):
                 attempt.raised = f"you stopped the {self._what} after {duration(time.monotonic() - self._clock)}"
         try:
-            self._recording.close()  # not with the error: thrown into a generator, its traceback would change
+            self._recording.close()  # without the error: passing through a generator would change its traceback
             attempt.missing = "" if self.recording.complete else self.recording.reason
             attempt.warnings += self.recording.warnings
             self._threads = max(self._threads, self.recording.threads, key=len)  # workers of batch systems come late

@@ -57,7 +57,7 @@ class Look:
     came: int  # workers that have come since watching began
     standstill: Hang | None
     standing: Standstill | None = None  # the tasks of `standstill`, grouped by line of code
-    moved: float = 0.0  # when a look first saw the latest start or end of a task; 0 before any
+    moved: float = 0.0  # time of the look that first saw the latest start or end of a task; 0: none yet
 
     @property
     def idle(self) -> int:
@@ -80,9 +80,9 @@ class ClusterWatch:
     asker: DirectCalls | ClientCalls
     looks: int = 0
     watched_s: float = 0.0  # seconds from the first look to the last
-    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # keys: `DOES`
+    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by key of `DOES`
     ended: int = 0  # tasks that ended since the first look
-    memory_peak: int = 0  # bytes of all workers
+    memory_peak: int = 0  # most bytes that all workers together held
     busy_s: float = 0.0  # seconds that looks took on the scheduler
     last: Look | None = None
     sent_from: str = ""  # file that defines functions that were sent by value, if known
@@ -156,7 +156,7 @@ class ClusterWatch:
             return
 
     def to_mapping(self) -> dict[str, Any]:
-        """The observations as JSON carries them; times are in seconds since the epoch."""
+        """The observations as JSON carries them; moments are in seconds since the epoch."""
         found = self.last
         standstill = found.standstill if found else None
         return {
@@ -237,5 +237,5 @@ def check_release(version: str, address: str) -> None:
         raise ClusterError(
             f"the scheduler runs distributed {version}; watching needs {oldest} or later",
             where=address,
-            next_step="update distributed there",
+            next_step="update distributed on the scheduler",
         )

@@ -43,7 +43,7 @@ class diagnose(AbstractContextManager[Diagnosis], AbstractAsyncContextManager[Di
         caller = sys._getframe(1)
         client = current_client() if self._client is None else self._client
         address = checked(client)
-        watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code
+        watch = ClientWatch(SimpleNamespace(__code__=caller.f_code), address=address)  # type: ignore[arg-type]  # its code is used
         if not client.nthreads() and not adaptive(cluster_of(client)):
             raise UsageError("The cluster has no workers", next_step="call `client.wait_for_workers(1)` first")
         block = self._observed(client, caller, watch=watch)
@@ -126,12 +126,12 @@ def say(found: Hang, now: float) -> None:
 
 
 def checked(client: distributed.Client, *, asynchronous: bool = False) -> str:
-    """The address of the client's scheduler; `asynchronous` says whether the client may be that."""
+    """The address of the client's scheduler; `asynchronous`: whether an asynchronous client is allowed."""
     if not isinstance(client, distributed.Client):
         raise InvalidField("client", client, "a `distributed.Client`")
     if client.asynchronous and not asynchronous:
         raise UsageError(
-            "This client is asynchronous: the recorder would wait for the event loop that waits for it",
+            "This client is asynchronous: the recorder would wait for the event loop, which waits for the recorder",
             next_step="write `async with scalescope.diagnose(client):`",
         )
     if client.status != "running":

@@ -43,7 +43,7 @@ WIDTH = 100
 
 
 class Diagnosis(Shown):
-    """Record and diagnosis of a block; all properties raise `UsageError` until the block has ended."""
+    """Record and diagnosis of a block; all properties but `is_over` raise `UsageError` until the block has ended."""
 
     def __init__(self) -> None:
         self._run: SweepRun | None = None
@@ -58,7 +58,7 @@ class Diagnosis(Shown):
         """Judge the records in a folder (`scalescope.own_code.record`).
 
         `end`: a sentence on how the program's process ended, if it ended before the recording did.
-        `packages`: versions of packages in the program's Python; None: in this one.
+        `packages`: versions of packages in the program's Python; None: this Python.
         `rounds`: the fact `rounds`, if this cluster is one of several that were made one after another.
         """
         recorded = Recorded.read(folder)
@@ -89,7 +89,7 @@ class Diagnosis(Shown):
 
     @property
     def account(self) -> Account | None:
-        """What the trial's thread-seconds paid for; None if no task was recorded."""
+        """How the trial's thread-seconds were spent; None if no task was recorded."""
         seen = Observation.of(self.trial, self._tables)
         return None if seen.attempts is None else account(seen)
 
@@ -168,7 +168,7 @@ def _judged(
     if stands and not any(finding.severity is Severity.HIGH for finding in trial.findings):
         trial = replace(trial, reason=f"{trial.reason}; {Standstill.from_mapping(stands).sentence()}")
     trial = replace(trial, records="in memory")
-    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` refuses others
+    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` needs HOST:PORT
     cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(recorded.name, cluster=cluster, points=({"workers": point.workers},))
     judgement = verdict.diagnose(sweep, [trial])

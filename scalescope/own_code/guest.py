@@ -80,7 +80,7 @@ class Guest:
         }
         for function, hook in hooks.items():
             if not self._functions.put(inspect.unwrap(function), hook):
-                self._stopped(f"{function.__qualname__} of this release cannot be hooked into")
+                self._stopped(f"{function.__qualname__} of this distributed cannot be hooked into")
         program_ends, python_ends = (unheard(each, self._failed) for each in (self._program_ends, self._python_ends))
         threading._register_atexit(program_ends)  # type: ignore[attr-defined]  # before executors end
         _at_exit(python_ends)
@@ -249,7 +249,7 @@ class Guest:
         if asyncio._get_running_loop() is None and sys._getframe(4).f_code.co_name != "__del__":
             self._end(known, _raised())
             return
-        end = unheard(partial(self._end, known, None), self._failed)  # nobody else sees errors of this thread
+        end = unheard(partial(self._end, known, None), self._failed)  # else errors of this thread would be lost
         self._behind.append(threading.Thread(target=end, name="scalescope", daemon=True))
         self._behind[-1].start()
 

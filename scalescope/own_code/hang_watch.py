@@ -21,7 +21,7 @@ from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch, Look
 
-CALL_STILL_S = 7.0  # seconds until such a wait is reported: with a look every 2 s, within ten
+CALL_STILL_S = 7.0  # seconds until a wait in a call is reported: with a look every 2 s, it comes within 10 s
 MOST_FAILURES = 3  # the watch ends after so many failed looks in a row
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 class HangWatch:
     """Looks every two seconds, in a thread of its own, while it is open.
 
-    `says` is called once, with the standstill and the scheduler's time.
+    `says` gets a standstill and the scheduler's time, at most once for tasks and once for a call of the client.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class HangWatch:
         since = max(look.time - seconds, look.moved)  # until then, the call may have waited for tasks
         if look.time - since < CALL_STILL_S:
             return None
-        said = f"The program waits in `{call or 'a call'}`" + (f" at {where}" if where else "")
+        said = f"The program waits in {f'`{call}`' if call else 'a call'}" + (f" at {where}" if where else "")
         answer = "an answer of the scheduler or of workers" if look.seen["workers"] else "a worker: none is there"
         hint = f"{said}. The scheduler has no unfinished task, so the program waits for {answer}."
         return Hang(since, (), 0, (), (hint,))

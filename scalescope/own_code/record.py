@@ -35,7 +35,7 @@ class Recorded:
     threads: Mapping[str, int]  # threads by address of the worker
     started_at: str
     real_s: float
-    over: bool = True  # False if the process ended before its recording did
+    over: bool = True  # False until the recording has ended
     members: list[list[Any]] = field(default_factory=list)  # workers that came or left; only while `over` is False
 
     def write(self, folder: Path) -> None:
@@ -58,7 +58,7 @@ def clusters(folder: Path) -> list[Path]:
 
 
 def say(folder: Path, event: Mapping[str, Any]) -> None:
-    """Append an event to the file."""
+    """Append an event to `events.jsonl`."""
     line = json.dumps(plain(event)).encode() + b"\n"
     file = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

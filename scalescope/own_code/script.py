@@ -1,7 +1,7 @@
 """Runs an unchanged script in a process of its own, and judges its records when it has ended.
 
-The process is Python's own: `python SCRIPT ARGUMENTS` or `python -m MODULE ARGUMENTS`, in the terminal and the process
-group of this one. Only what `scalescope.own_code.startup` does there comes from Scalescope.
+The process runs plain Python: `python SCRIPT ARGUMENTS` or `python -m MODULE ARGUMENTS`, in the terminal and the
+process group of this one. Only what `scalescope.own_code.startup` does there comes from Scalescope.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parents[1]
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` removes again
-OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says: our command line has set PYTHONUTF8
+OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that is set if our command line has set PYTHONUTF8
 LEAST_FREE = 64 << 10  # bytes of free space that a record needs
 MOST = 10  # most clusters that are judged, those with most worker time
 # Dask's own schedulers in words, by module
@@ -118,7 +118,7 @@ class Judge:
         self._preparing: threading.Thread | None = None
 
     def prepare(self, folder: Path) -> None:
-        """Import the modules that judge while the script runs, with processor time that is idle otherwise."""
+        """While the script runs, import the modules that judge it, with processor time that is otherwise idle."""
         if self._preparing is None and (folder / "1").exists():
             prepare = unheard(self._prepare, lambda error: None)  # a later import raises the error again
             self._preparing = threading.Thread(target=prepare, daemon=True)
@@ -165,14 +165,14 @@ class Judge:
             else:
                 outcome.found.append(diagnosis)
         if left:
-            outcome.hints.append(f"{left} more clusters, with less worker time each, were not judged.")
+            outcome.hints.append(f"Clusters with less worker time that were not judged: {left}.")
         _listen(outcome, self.program, {int(each.name) for each in found})
         if whole:
             shutil.rmtree(outcome.folder, ignore_errors=True)
 
 
 def _write_bytecode() -> None:
-    """Compile what a script's process imports of ours: it writes no bytecode, and would compile it each time."""
+    """Compile our modules that a script's process imports: it writes no bytecode, and would compile them each time."""
     import compileall
 
     if sys.dont_write_bytecode or not os.access(PACKAGE, os.W_OK):
@@ -201,7 +201,7 @@ def _worker_time(folder: Path) -> float:
 
 
 def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """The fact `rounds` of the largest of several clusters of one line that were used one after another."""
+    """The fact `rounds`, for the largest of several clusters that one line made, used one after another."""
     made: list[dict[str, Any]] = []
     for _, event in record.events(outcome.folder):
         if "made" in event:
@@ -270,7 +270,7 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
         from scalescope.model.words import plural
 
         computed = f"Dask computed for {seconds:.3g} s, in {plural(calls, 'call')}, with its own scheduler of"
-        next_step = "to record this, call `dask.distributed.Client(processes=False)` before"
+        next_step = "to record this, call `dask.distributed.Client(processes=False)` before it"
         outcome.hints.append(f"{computed} {DASKS.get(module, module)}: {next_step}.")
     if ended.get("prefect"):
         hint = "Calling a task in the flow runs it there; `name.submit(...)` or `name.map(...)` sends it to Dask."

@@ -1,4 +1,4 @@
-"""Records a cluster that runs already, in a separate process, whose Dask must be nearly the scheduler's release.
+"""Records a running cluster from a separate process, whose Dask must have nearly the same release as the scheduler's.
 
 The process can be any Python that has `distributed`; this process judges the records.
 """

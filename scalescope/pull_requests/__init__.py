@@ -1,1 +1,1 @@
-"""Compares base and head of a pull request; comments whether and why the head makes a workload slower."""
+"""Compares base and head of a pull request; comments on whether and why the head makes a workload slower."""

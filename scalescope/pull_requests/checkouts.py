@@ -26,19 +26,19 @@ _FIND = "import importlib.util as u, sys; s = u.find_spec(sys.argv[1]); print(s.
 
 @dataclass(frozen=True)
 class Checkout:
-    """One side of a pull request."""
+    """The base or the head of a pull request, checked out."""
 
-    commit: str  # 40 hexadecimal digits
+    commit: str  # id of the commit, 40 hexadecimal digits
     folder: Path  # folder with its files
     environment: str  # the axis value `environment`: `base = /path/to/bin/python`
     python: str
     importable: tuple[str, ...]  # folders of the checkout that come first in `sys.path`
 
     def finds(self, module: str) -> bool:
-        """Whether this side has a module.
+        """Whether this checkout has a module.
 
         Raises:
-            UsageError: The module is found elsewhere, so that both sides would run the same code.
+            UsageError: The module is found elsewhere, so that base and head would run the same code.
         """
         command = [self.python, "-P", "-c", _FIND, module]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=passed_on(), check=False)
@@ -62,7 +62,7 @@ def module_of(workload: str) -> str:
 
 
 def commits(folder: str, base: str, head: str) -> tuple[str, str]:
-    """Ids of the commits to compare: where the head left the base, and the head."""
+    """Ids of the commits to compare: the one at which the head branched off the base, and the head."""
     base = base or next((before + os.environ[name] for name, before in _BASES.items() if os.environ.get(name)), "")
     if not base:
         raise InvalidField("base", "", "a branch or commit", next_step="add --base, such as --base origin/main")

@@ -1,8 +1,8 @@
 """Rewrites of a user's source that apply remedies: one per file; a rewrite never runs anything.
 
 A rewrite takes a module, a finding and the line that the finding names. It returns the patched module, or the parameter
-to change if a caller outside the module passes the number, or why it leaves the code alone. It changes only code that
-it understands exactly; `scalescope.fixing` tests the effect by running both versions.
+to change if its value comes from outside the module, or why the code is left alone. It changes only code that it
+understands exactly; `scalescope.fixing` tests the effect by running both versions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An adaptive cluster that keeps its workers: `cluster.adapt(minimum=...)` as large as its `maximum`."""
+"""Makes an adaptive cluster keep idle workers: `minimum=` of `cluster.adapt` becomes as large as its `maximum=`."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def _kept(source: Source, call: cst.Call) -> Patched:
     if most is None or any(each.keyword is None for each in call.args):
         raise Refused("`adapt` names no `maximum=`")
     text = f"minimum={source.text(most.value)}"
-    return Patched(source.edited({call: becomes(with_argument(source, call, text))}).module, "the workers are kept")
+    return Patched(source.edited({call: becomes(with_argument(source, call, text))}).module, "idle workers are kept")

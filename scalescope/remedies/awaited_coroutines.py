@@ -17,7 +17,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def _collects(loop: cst.For) -> tuple[cst.Await, str] | None:
-    """The awaited call, and the list, of a loop that only does `name = await call` and `found.append(name)`."""
+    """The `await` and the name of the list, if the loop only does `name = await call` and `found.append(name)`."""
     match loop:
         case cst.For(
             asynchronous=None,

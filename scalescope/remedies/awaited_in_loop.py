@@ -6,7 +6,7 @@ for x in items:                                     for x, future in [(x, client
     write(x, r)                                         write(x, r)
 ```
 
-What the loop does with results stays in the loop, in order. If that could change what is sent, it is not rewritten.
+What the loop does with results stays in the loop, in order. A loop whose results may change what is sent is left alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ SENDS = ("submit", "compute")
 # Functions that take all items of a generator before they return
 WHOLE = {"sum", "list", "tuple", "set", "dict", "sorted", "max", "min", "frozenset"}
 LEAVES = cst.Break | cst.Return | cst.Raise | cst.Yield | cst.Await | cst.Try | cst.Global | cst.Nonlocal | cst.Del
-UNCERTAIN = "other effects of the loop's rounds would happen in another order"
+UNCERTAIN = "side effects of the loop's rounds would happen in another order"
+# Names of modules; calling their functions does not count as changing them.
+MODULES = {"np", "numpy", "pd", "pandas", "os", "json", "math", "time", "dask", "sys", "logging"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _awaited(loop: Loop) -> list[Awaited]:
 
 
 def _of_actor(call: cst.Call, loop: Loop) -> Awaited | None:
-    """A wait for a method of the loop's own items: `[actor.step(x).result() for actor in actors]`."""
+    """The wait for a method of an item that the loop runs over: `[actor.step(x).result() for actor in actors]`."""
     names = targets(loop.target if isinstance(loop, cst.For) else loop.for_in.target)
     match call:
         case cst.Call(
@@ -324,7 +326,7 @@ def _used_elsewhere(source: Source, loop: cst.For) -> set[str]:
     return used(gone) if isinstance(gone, cst.CSTNode) else set()
 
 
-# ------------------------------------------------------------------ what both need
+# ------------------------------------------------------------------ shared by comprehensions and statements
 
 
 def _header(source: Source, awaited: Awaited, kept: Sequence[str], over: str) -> tuple[str, str, str]:
@@ -349,7 +351,7 @@ def _check_shared(others: Sequence[cst.CSTNode], sent: Sequence[cst.CSTNode], ow
     rebound = (bound(*others) | _augmented(others)) & (needed | set(own))
     if rebound:
         raise Refused(f"a round uses `{min(rebound)}` from the round before")
-    if touched := changed(*others) & (needed - set(own)) - _modules(others):
+    if touched := changed(*others) & (needed - set(own)) - MODULES:
         raise Refused(f"code after a result may change `{min(touched)}`, which the next round uses")
     if "random" in needed & used(*others):
         raise Refused("random numbers would be drawn in another order")
@@ -358,11 +360,6 @@ def _check_shared(others: Sequence[cst.CSTNode], sent: Sequence[cst.CSTNode], ow
 def _augmented(nodes: Sequence[cst.CSTNode]) -> set[str]:
     found = [each for every in nodes for each in walk(every) if isinstance(each, cst.AugAssign)]
     return set().union(*(used(each.target) for each in found)) if found else set()
-
-
-def _modules(nodes: Sequence[cst.CSTNode]) -> set[str]:
-    """Names of modules whose functions do not change the module's own state."""
-    return {"np", "numpy", "pd", "pandas", "os", "json", "math", "time", "dask", "sys", "logging"}
 
 
 def _patched(source: Source, needs: str) -> Patched:

@@ -1,4 +1,4 @@
-"""Makes batches that a loop sends one after another larger, so that all of the work is sent at once.
+"""Enlarges the batches that a loop sends one after another, so that all of the work is sent at once.
 
 ```
 for start in range(0, len(items), 8):                      for start in range(0, len(items), 64):
@@ -40,7 +40,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def longer(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Make batches (each is one task) longer, by the factor in the finding."""
     times = times_as_much(finding)
-    return NotHere("the finding names no size") if times is None else _resized(module, place, lambda now: now * times)
+    return NotHere("the finding has no factor") if times is None else _resized(module, place, lambda now: now * times)
 
 
 def _resized(module: cst.Module, place: Place | None, change: Callable[[int], int]) -> Answer:

@@ -1,6 +1,6 @@
-"""What each task loads or sets up again: `functools.lru_cache` on a function that only reads and computes.
+"""Caches what each task loads or sets up again, by `functools.lru_cache` on a function that only reads and computes.
 
-The function's result may be changed neither by its callers nor by the methods of its class.
+The function is left alone if its callers, or methods of the result's class, may change the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READS = {
     *("pickle.load", "json.load", "np.load", "numpy.load", "joblib.load", "tomllib.load", "yaml.safe_load"),
     *("pd.read_csv", "pd.read_parquet", "pd.read_json", "pd.read_pickle", "open", "gzip.open", "lzma.open", "bz2.open"),
 }
-KEPT = 8  # results that are kept in each process
+KEPT = 8  # number of results kept in each process
 PLAIN = {"read", "decode", "reshape", "astype", "splitlines", "sleep", *LOOKS} - {"get"}  # `requests.get` has effects
 
 
@@ -45,7 +45,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def _cached(source: Source, function: cst.FunctionDef) -> Patched:
     name = function.name.value
     if function.decorators or function.asynchronous is not None:
-        raise Refused(f"`{name}` has a decorator already")
+        raise Refused(f"`{name}` is asynchronous, or has a decorator already")
     if source.function(function) is not source.module:
         raise Refused(f"`{name}` is made anew for each call of the function around it")
     _check_only_reads(source, function, name)
@@ -67,19 +67,19 @@ def _check_only_reads(source: Source, function: cst.FunctionDef, name: str) -> N
     calls = [each for each in walk(function.body) if isinstance(each, cst.Call)]
     made = {each.name.value: each for each in source.all(cst.ClassDef)}
     if any(isinstance(each, cst.Global | cst.Nonlocal | cst.Yield | cst.Del) for each in walk(function.body)):
-        raise Refused(f"`{name}` changes something outside")
+        raise Refused(f"`{name}` may change something outside itself")
     for each in calls:
         text, mode = dotted(each.func), each.args[1] if len(each.args) > 1 else None
         reads = mode is None or (isinstance(mode.value, cst.SimpleString) and not set("wax+") & {*mode.value.value})
         if text.endswith("open") and not reads:
-            raise Refused(f"`{name}` writes")
+            raise Refused(f"`{name}` may open a file to write to it")
         plain = text in READS | HARMLESS or called(each) in PLAIN or is_pure(each) or _is_seeded(each)
         plain = plain or (text in made and _is_frozen(source, made[text]))
         if not plain and root(each.func) not in own:
             raise Refused(f"`{called(each)}`, which `{name}` calls, may have side effects")
     targets = [each.target for each in walk(function.body) if isinstance(each, cst.AssignTarget)]
     if any(isinstance(each, cst.Attribute) and root(each) != "self" for each in targets):
-        raise Refused(f"`{name}` changes something outside")
+        raise Refused(f"`{name}` may change something outside itself")
 
 
 def _is_seeded(node: cst.CSTNode) -> bool:
@@ -93,7 +93,7 @@ def _is_seeded(node: cst.CSTNode) -> bool:
 
 
 def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
-    """Whether no method changes objects of a class, and `__init__` only reads or computes."""
+    """Whether no method changes objects of a class; raises `Refused` if `__init__` does more than read or compute."""
     for each in source.all(cst.FunctionDef, made):
         if each.name.value == "__init__":
             _check_only_reads(source, each, "__init__")

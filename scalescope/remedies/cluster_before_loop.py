@@ -35,10 +35,10 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def kept(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Cache the cluster or client that a function without parameters returns, if the module closes nothing."""
+    """Cache the cluster or client that a function without parameters returns, if the module closes neither."""
     source = Source(module)
     functions = [each for each in source.all(cst.FunctionDef) if place is not None and source.is_at(each, place)]
-    return answer(_cached, source, source.nearest(functions, place), "no function makes the cluster")
+    return answer(_cached, source, source.nearest(functions, place), "no function there makes the cluster")
 
 
 def _cached(source: Source, function: cst.FunctionDef) -> Patched:

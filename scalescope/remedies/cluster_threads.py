@@ -1,4 +1,4 @@
-"""Workers and threads of a cluster on this machine: processes where threads share a lock, threads where tasks wait."""
+"""Sets a local cluster's workers and threads: processes if threads wait for the GIL, more threads if tasks wait."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _expression(source: Source, name: str, value: Scalar) -> cst.Arg:
 
 
 def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
-    """A comma with the same white space as between the call's arguments, without a comment."""
+    """A comma with the same white space after it, but no comment; a comma and a space if there is none."""
     if not isinstance(comma, cst.Comma):
         return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     space = comma.whitespace_after

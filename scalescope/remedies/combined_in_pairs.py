@@ -32,7 +32,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     chains: list[cst.Call | cst.For] = [each for each in source.all(cst.Call) if _reduces(each, made)]
     chains += [each for each in source.all(cst.For) if _adds_up(each, made)]
     chosen = [each for each in chains if source.is_at(source.function(each), place)]
-    return answer(_in_pairs, source, chosen, "no results of a delayed function are combined one after another there")
+    return answer(_in_pairs, source, chosen, "no delayed function combines results one after another there")
 
 
 def _reduces(call: cst.Call, made: dict[str, str]) -> bool:
@@ -43,7 +43,7 @@ def _reduces(call: cst.Call, made: dict[str, str]) -> bool:
 
 
 def _adds_up(loop: cst.For, made: dict[str, str]) -> bool:
-    """Whether it is `for item in items: total = combine(total, item)`."""
+    """Whether a loop is `for item in items: total = combine(total, item)`."""
     match loop:
         case cst.For(
             target=cst.Name(value=item),

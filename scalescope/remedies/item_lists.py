@@ -1,6 +1,6 @@
-"""Gives each task of `client.map` or of a list of `client.submit` a list of items, because tasks are too short.
+"""Gives each task of `client.map`, or of a list of `client.submit` calls, several items, because tasks are too short.
 
-Their results are joined into one list again.
+The tasks' lists of results are joined into one list.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sends = cst.Call | cst.ListComp  # `client.map(f, items)`, or `[client.submit(f,
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     items = times_as_much(finding)
     if items is None:
-        return NotHere("the finding names no size")
+        return NotHere("the finding does not say how much larger tasks should be")
 
     def longer(source: Source, sends: Sends) -> Patched:
         return _longer(source, sends, items)

@@ -1,4 +1,4 @@
-"""A function that is called before `delayed` gets its result: `delayed(f(x))` becomes `delayed(f)(x)`."""
+"""Delays the call of a function whose result is passed to `delayed`: `delayed(f(x))` becomes `delayed(f)(x)`."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
                     lazy = each.with_changes(args=[cst.Arg(function)])
                     edits[each] = becomes(inner.with_changes(func=lazy))
     if not edits:
-        return NotHere("no call of `delayed` has the result of that function")
+        return NotHere("no call of `delayed` gets the result of the function at that line")
     return Patched(source.edited(edits).module, "`delayed` gets the function, not its result")

@@ -1,4 +1,4 @@
-"""Leaves out harmful code: `workers`, `pre_dispatch`, `backend`, `require`, `scheduler`; a wait; a restart."""
+"""Leaves out an argument (`workers`, `pre_dispatch`, `backend`, `require`, `scheduler`), a wait or a restart."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _without_restart(source: Source, line: cst.SimpleStatementLine) -> Patched:
     match line.body:
         case [cst.Expr(value=cst.Call(args=[]) as call)] if called(call) == "restart" and in_loop:
             edited = source.edited({line: lambda _: cst.RemoveFromParent()})
-            return Patched(edited.module, "workers go on from round to round")
+            return Patched(edited.module, "workers keep running from round to round")
     raise Refused("no loop restarts workers at that line")
 
 
@@ -85,7 +85,7 @@ def _without_wait(source: Source, line: cst.SimpleStatementLine) -> Patched:
     uses = [each for each in source.names(name, source.function(line)) if source.lines(each)[0] > end]
     if not any(is_sent(source, each, ("map", "submit")) for each in uses):
         raise Refused(f"no later task takes `{name}`: later code may need files that its tasks wrote")
-    return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as inputs come")
+    return Patched(source.edited({line: lambda _: cst.RemoveFromParent()}).module, "tasks begin as their inputs arrive")
 
 
 def _waited(line: cst.SimpleStatementLine) -> str:

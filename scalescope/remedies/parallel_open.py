@@ -32,6 +32,6 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 def _parallel(source: Source, call: cst.Call) -> Patched:
     if argument(call, "parallel"):
-        raise Refused("it has `parallel=` already")
+        raise Refused("the call has `parallel=` already")
     changed = with_argument(source, call, "parallel=True")
     return Patched(source.edited({call: becomes(changed)}).module, "files are opened in tasks", "others")

@@ -1,4 +1,4 @@
-"""Numbers of partitions and sizes of chunks that are written out: more and smaller ones, or fewer and larger ones."""
+"""Changes partitions and chunks whose number or size the source states: more and smaller, or fewer and larger ones."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from scalescope.remedies.source import (
 READERS = ("read_text", "read_csv")  # calls that take `blocksize`
 DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions`, and its position in them
 THREADS = "threads asked for"  # name of the evidence with the number of threads
-WAVES = 4  # waves of tasks (tasks / threads) with which an incomplete last wave matters little
+WAVES = 4  # with this many waves (tasks / threads), an incomplete last wave matters little
 LIKE = 8  # chunk sides of up to this multiple of the shortest side are enlarged
-LARGEST = 4096  # assumed elements of a dimension, if its length is not a literal
+LARGEST = 4096  # elements; longest chunk (before it is enlarged) along a dimension of unknown length
 
 
 def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """At least as many partitions as the finding asks for."""
+    """Make at least as many partitions as the finding asks for."""
     wanted = _wanted(finding)
     if wanted is None:
         return NotHere("the finding names no number of partitions")
@@ -58,11 +58,11 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     """Make partitions or chunks larger, by the factor that the finding gives."""
     times = times_as_much(finding)
     if times is None:
-        return NotHere("the finding names no size")
+        return NotHere("the finding does not say how much larger tasks should be")
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in READERS:
-            raise Refused("the files alone decide the partitions")
+            raise Refused("each file is at least one partition")
         if called(call) == "chunk":
             return _larger_of_xarray(source, call, times)
         if called(call) not in DIVIDED:
@@ -71,8 +71,10 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
             return resized(source, alike(source, size), lambda now: now * times, "a partition has {} items")
         count = argument(call, "npartitions")
         if count is None:
-            raise Refused("the number of partitions is not a literal")
-        return resized(source, alike(source, count), lambda now: max(1, now // times), "there are {} partitions")
+            raise Refused("the call has no `npartitions=`")
+        return resized(
+            source, alike(source, count), lambda now: max(1, now // times), "the number of partitions becomes {}"
+        )
 
     source = Source(module)
     return answer(edit, source, source.nearest(_calls(source), place), "no call there makes partitions or chunks")
@@ -107,10 +109,10 @@ def _blocks(source: Source, call: cst.Call, size: object) -> Patched:
 def _repartitioned(source: Source, call: cst.Call, wanted: int) -> Patched:
     """Add `repartition` after a reader of files that cannot be read in blocks."""
     if (around := source.parent(call)) and isinstance(around, cst.Attribute) and around.attr.value == "repartition":
-        raise Refused("`repartition` already divides it")
+        raise Refused("`repartition` already divides the result")
     divided = cst.Call(cst.Attribute(call, cst.Name("repartition")))
     changed = with_argument(source, divided, f"npartitions={wanted}")
-    return Patched(source.edited({call: becomes(changed)}).module, f"there are {wanted:,} partitions")
+    return Patched(source.edited({call: becomes(changed)}).module, f"the number of partitions becomes {wanted:,}")
 
 
 def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
@@ -119,15 +121,17 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Settin
     if sized := argument(call, "partition_size") or argument(call, "chunksize"):
         number = added.args[0].with_changes(comma=sized.comma)
         edited = source.edited({sized: becomes(number)})
-        return Patched(edited.module, f"there are {wanted:,} partitions, whatever their size")
+        return Patched(edited.module, f"the number of partitions becomes {wanted:,}, whatever their size")
     given = argument(call, "npartitions")
     at = DIVIDED[called(call)]
     if given is None and len(call.args) > at and call.args[at].keyword is None and called(call) == "from_pandas":
         given = call.args[at]
     if given is not None:
-        return resized(source, alike(source, given), lambda now: max(now, wanted), "there are {} partitions")
+        return resized(
+            source, alike(source, given), lambda now: max(now, wanted), "the number of partitions becomes {}"
+        )
     edited = source.edited({call: becomes(with_argument(source, call, f"npartitions={wanted}"))})
-    return Patched(edited.module, f"there are {wanted:,} partitions")
+    return Patched(edited.module, f"the number of partitions becomes {wanted:,}")
 
 
 # ------------------------------------------------------------------ chunks of arrays
@@ -161,7 +165,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
         return _all_longer(source, sizes_of_name, times)
     if isinstance(given.value, cst.Integer | cst.Name):
         most = max(shape or (LARGEST * times,))
-        return resized(source, alike(source, given), lambda now: min(now * times, most), "a chunk is {} long")
+        return resized(source, alike(source, given), lambda now: max(now, min(now * times, most)), "a chunk is {} long")
     sizes = _sizes(given.value, shape)
     at = min(range(len(sizes)), key=lambda i: (sizes[i] if not shape or sizes[i] < shape[i] else math.inf, i))
     most = shape[at] if shape else sizes[at] * times
@@ -169,7 +173,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
 
 
 def _larger_of_xarray(source: Source, call: cst.Call, times: int) -> Patched:
-    """Lengthen the shortest sizes in `chunk({"x": 1, "y": 60})` or `chunk(x=1)`, up to `LIKE` times the shortest."""
+    """Enlarge the sizes in `chunk({"x": 1, "y": 60})` or `chunk(x=1)` that are at most `LIKE` times the smallest."""
     named_so = [each.value for each in call.args if each.keyword is not None]
     for each in call.args[:1]:
         value = named(source, each.value) if isinstance(each.value, cst.Name) else each.value

@@ -1,4 +1,4 @@
-"""Several computations of one collection: it is kept in memory before the first, `x = x.persist()`.
+"""Keeps in memory a collection that is computed several times, by `x = x.persist()` before the first computation.
 
 If each round of a loop makes the collection from that of the previous round, it is kept in each round.
 """

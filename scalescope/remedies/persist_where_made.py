@@ -1,4 +1,4 @@
-"""Keeps a collection, from which everything computed derives, in memory where it is made: `x = f().persist()`."""
+"""Keeps in memory, where it is made, the collection that all computed values derive from: `x = f().persist()`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Step:
 
     node: cst.CSTNode
     name: str = ""  # the only name that the statement binds
-    value: cst.BaseExpression | None = None  # expression that is bound to the name; None if no name is bound
+    value: cst.BaseExpression | None = None  # expression bound to the name, or an item of a loop; else None
     needs_values: bool = False
 
 

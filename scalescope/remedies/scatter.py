@@ -41,7 +41,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 
 
 def before_the_loop(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Move a `scatter` that is repeated in each round before the loop."""
+    """Move a `scatter` out of the loop that repeats it, to the line before the loop."""
     source = Source(module)
     lines = source.at(cst.SimpleStatementLine, place)
     return answer(_moved, source, lines, "no line there scatters")
@@ -124,7 +124,7 @@ def loops(source: Source, call: cst.Call) -> list[Loop]:
 
 
 def outermost(source: Source, call: cst.Call) -> cst.BaseStatement:
-    """The statement with the outermost loop around a call or, without a loop, with the call."""
+    """The outermost `for` loop around a call or, without a loop, the statement that contains the call."""
     around = [each for each in loops(source, call) if isinstance(each, cst.For)]
     return around[-1] if around else source.statement(call)
 

@@ -218,7 +218,7 @@ class _Edit(cst.CSTTransformer):
 
 
 def before(*statements: cst.BaseStatement) -> Callable[[cst.CSTNode], Changed]:
-    """An edit that puts statements before one, below its comments and empty lines."""
+    """An edit that puts statements before a node, below the comments and empty lines above that node."""
 
     def edit(node: cst.CSTNode) -> Changed:
         first, *rest = statements
@@ -427,7 +427,7 @@ def _adds(call: cst.Call) -> bool:
 
 
 def binding(source: Source, name: str, within: cst.CSTNode) -> cst.BaseExpression | None:
-    """The expression that a function or module assigns to a name, if it binds that exactly once."""
+    """The expression that a function or module assigns to a name, if it binds the name exactly once."""
     own = [each for each in of_scope(within, name) if binds(each, name)]
     if len(own) != 1 or not isinstance(own[0], cst.Assign) or len(own[0].targets) != 1:
         return None
@@ -500,7 +500,7 @@ def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Inte
 
 
 def _option(source: Source, node: cst.Attribute, uses: Sequence[cst.CSTNode]) -> cst.Integer:
-    """The default of a command-line option: for `args.size`, in `parser.add_argument("--size", default=8)`."""
+    """The default of a command-line option: for `args.size`, the 8 in `parser.add_argument("--size", default=8)`."""
     parsed, text = named(source, node.value) if isinstance(node.value, cst.Name) else None, source.text(node)
     if not isinstance(parsed, cst.Call) or called(parsed) != "parse_args":
         raise Refused("the number is not a literal")
@@ -526,7 +526,7 @@ def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
 
 
 def named(source: Source, name: cst.Name) -> cst.BaseExpression | None:
-    """The value of a name that is bound once or a parameter; raises `Given` if it comes from outside the module."""
+    """The value of a parameter, or of a name bound once; raises `Given` if it comes from outside the module."""
     scope = _scope(source, name)
     if isinstance(scope, cst.FunctionDef):
         parameters = [each for each in walk(scope.params) if isinstance(each, cst.Param)]

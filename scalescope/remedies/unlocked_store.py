@@ -19,7 +19,7 @@ from scalescope.remedies.source import (
     with_argument,
 )
 
-# Arrays in memory or in a mapped file, where each byte can be written separately; in Zarr, only whole chunks can.
+# These make arrays in memory or in a mapped file, where each byte can be written alone; in Zarr, only whole chunks can.
 BYTES = ("np.empty", "np.zeros", "np.ones", "np.full", "np.memmap", "np.lib.format.open_memmap")
 
 

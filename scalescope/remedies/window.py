@@ -66,7 +66,7 @@ def _with_first(source: Source, call: cst.Call) -> Patched:
 
 
 def _sliced(source: Source, wait: cst.Call) -> tuple[cst.BaseExpression, ...]:
-    """The two sizes if the call has `items[:8]`, and code outside it `items[8:]`, of the same list; else empty."""
+    """The two sizes if the call contains `items[:8]`, and code outside the call contains `items[8:]`; else empty."""
     ends = {each: _half(each) for each in source.all(cst.Subscript, source.function(wait))}
     for head, (begin, size) in ends.items():
         if head not in walk(wait) or begin is not None or size is None:
@@ -87,7 +87,7 @@ def _half(node: cst.Subscript) -> tuple[cst.BaseExpression | None, cst.BaseExpre
 
 
 def _is_window(source: Source, call: cst.Call) -> bool:
-    """Whether the call is `islice(items, n)` before the loop, which then submits a task for each that ends."""
+    """Whether the call is `islice(items, n)`, and is not in the body of a loop."""
     if called(call) != "islice" or len(call.args) != 2:
         return False
     loops = [each for each in source.ancestors(call) if isinstance(each, cst.For | cst.While)]

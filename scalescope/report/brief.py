@@ -49,7 +49,7 @@ class BriefFinding(Mapped):
     summary: str  # what is wrong and why, in a sentence
     fix: str  # what to change, with code in backticks; empty if unknown
     confidence: float  # confidence from 0 to 1
-    refuted_if: str  # observation that would show another cause
+    refuted_if: str  # observation that would show that the cause is another one
     change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration to change, by name
     now_s: float | None = None  # measured seconds
     predicted_s: float | None = None  # predicted seconds with the fix
@@ -139,7 +139,7 @@ def of_answer(
 def of_findings(
     about: str, line: str, findings: Sequence[Finding], *, table: ReportTable, notes: Iterable[str], next: Sequence[str]
 ) -> BriefAnswer:
-    """An answer from findings alone, as of a graph that was checked but not run."""
+    """An answer from findings alone, such as those of a graph that was checked but not run."""
     kept = tuple(_finding(name, each) for name, each in named(findings)[:FINDINGS])
     answer = BriefAnswer(about, "", line, findings=kept, table=_table(table), notes=tuple(notes), next=tuple(next))
     return replace(answer, left_out=len(findings) - len(kept))
@@ -282,12 +282,12 @@ def _lines(answer: BriefAnswer) -> Iterable[str]:
         if each.refuted_if:
             yield f"  Refuted if {each.refuted_if}."
     if answer.left_out:
-        yield f"{answer.left_out} more findings"
+        yield f"Findings left out: {answer.left_out}"
     if answer.table is not None:
         yield " | ".join(answer.table.heads)
         yield from (" | ".join(row) for row in answer.table.rows)
         if answer.table.left_out:
-            yield f"{answer.table.left_out} more rows"
+            yield f"Rows left out: {answer.table.left_out}"
     yield from answer.notes
     yield from (f"Next: {each}" for each in answer.next)
 

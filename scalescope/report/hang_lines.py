@@ -20,7 +20,7 @@ def told(found: Hang, now: float) -> str:
 def headline(found: Hang, now: float) -> str:
     ago = duration(now - found.since)
     if found.computing:
-        return f"No task has begun or ended for {ago}; {plural(len(found.computing), 'worker')} compute."
+        return f"No task has begun or ended for {ago}; still computing: {plural(len(found.computing), 'worker')}."
     return f"NOTHING MOVES: no task has begun or ended for {ago}, and no call stack changes."
 
 
@@ -43,7 +43,7 @@ def standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list
         shown += 1
     more = len(found.tasks) - shown + found.beyond
     if more > 0:
-        tasks.append(f"  and {more:,} more tasks")
+        tasks.append(f"  and {more:,} more")
     return tasks + hints
 
 

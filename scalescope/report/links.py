@@ -17,7 +17,7 @@ MOST_LINKS = 12  # most links in reports; JSON has all
 class RelatedLink:
     """A link to another run or study."""
 
-    what: str  # relation to the other one: `Run`, `Follows run`, `Part of study` or `Led to`
+    what: str  # relation to the other: `Run`, `Follows run`, `Follows study`, `Part of study` or `Led to`
     id: str
 
     @property

@@ -62,7 +62,7 @@ class Shown(ABC):
         return export.to_json(run.sweep, run.trials, run_tables.verdict_of(run))
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row per point: settings, metrics (units: `make docs`) and `worker_time.*` in thread-seconds.
+        """One row per point: settings, metrics (units: docs/reference/metrics.md), `worker_time.*` (thread-seconds).
 
         `valid`, `failed` and `invalid` count trials. What was not measured is missing.
 

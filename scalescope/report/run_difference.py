@@ -21,7 +21,7 @@ from scalescope.store import records
 from scalescope.store.store import SweepRun
 
 MOST_TRIALS = 10  # most trials of a side that are read: the newest ones
-SHOWN = 0.001  # smallest part that has a row of its own, as a share of the longer side's seconds
+SHOWN = 0.001  # smallest part that has its own row, as a share of the seconds of the slower side
 NAME = 70  # most characters of a name in the table
 _READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
 
@@ -40,10 +40,10 @@ PARTS: Mapping[PartKind, tuple[str, str]] = {
     PartKind.MACHINE: ("the machine (all tasks)", "run both on the same host, with nothing else running"),
     PartKind.THREADS: ("number of threads", "give B as many threads as A"),
     PartKind.WAITING: (
-        "threads waited for these",
+        "waiting for these tasks",
         "see in both reports which of these tasks runs last (`scalescope report RUN`)",
     ),
-    PartKind.TRANSFER: ("transfers", "see where these tasks run (`scalescope trace RUN`)"),
+    PartKind.TRANSFER: ("transfers", "see which tasks fetch results, and where (`scalescope trace RUN`)"),
     PartKind.SERIALISATION: ("deserialising tasks", "send smaller arguments with each task"),
     PartKind.SPILL: ("spilling to disk", "give workers more memory, or make chunks smaller"),
     PartKind.PAUSED: ("paused workers", "give workers more memory, or make chunks smaller"),
@@ -148,11 +148,11 @@ class RunDifference:
         return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
-        """The cost of a part at the mean of both prices; the rest of the cost has a row of its own, for the prices."""
+        """A part's share of the difference in cost, at the mean price; what the prices change has its own row."""
         return thread_s * sum(self.prices) / 2
 
     def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
-        """Cells of a row with numbers; the cell for money is missing if prices are unknown."""
+        """The cells of a row that hold numbers; the cost is left out if prices are unknown."""
         return tuple(map(form, (seconds, thread_s, *((money,) if self.currency else ()))))
 
     @property
@@ -173,7 +173,7 @@ class RunDifference:
         for each in self.found.matches:
             sides = " + ".join(each.a), " + ".join(each.b)
             if each.how:
-                found.append(f"Taken for the same tasks, by their {_HOW[each.how]}: {sides[0]} in A, {sides[1]} in B")
+                found.append(f"Treated as the same tasks, by their {_HOW[each.how]}: {sides[0]} in A, {sides[1]} in B")
             else:
                 found.append(f"Only in {'A' if each.a else 'B'}: {sides[0] or sides[1]}")
         trials = " and ".join(f"{count:,}" for count in self.found.trials)
@@ -256,7 +256,7 @@ def of_accounts(
 
 
 def _prices(a: Trial, b: Trial) -> tuple[tuple[float, float], str]:
-    """Prices of a thread-second, and their currency; empty if one is not known."""
+    """Prices of a thread-second of A and B, and their currency; 0 and empty if they are unknown or not comparable."""
     known = [trial.facts.get("price") or {} for trial in (a, b)]
     currencies = {str(price.get("currency", "")) for price in known}
     if len(currencies) > 1 or not all(known):

@@ -137,7 +137,7 @@ def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableTyp
     table, legend = run_tables.points_table(summaries[:POINTS_SHOWN], width=width)
     notes = [legend]
     if len(summaries) > POINTS_SHOWN:
-        notes.insert(0, f"and {len(summaries) - POINTS_SHOWN:,} more points (--json has all)")
+        notes.insert(0, f"points not shown: {len(summaries) - POINTS_SHOWN:,} (--json has all)")
     repeated = [mean for summary in summaries if summary.valid > 1 for mean in summary.intervals.values()]
     if repeated:
         exact = all(mean.exact for mean in repeated)

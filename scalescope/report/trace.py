@@ -35,7 +35,7 @@ from scalescope.report.worker_time import worst_point
 Event = dict[str, Any]
 CLUSTER = 0  # number of the process with the counters; workers have numbers from 1
 COUNTED = 20_000  # most samples of a counter; viewers slow down with more
-SAME_NS = 1_000_000  # shorter overlaps of tasks on one thread are clock error; longer ones get a track of their own
+SAME_NS = 1_000_000  # shorter overlaps of tasks on a thread are clock error; for longer ones, tasks get separate tracks
 COMPRESSION = 5  # level of gzip; level 1 is hardly faster and makes larger files
 ARROWS = 20_000  # most arrows; those between workers are drawn first
 _BATCH = 5_000
@@ -240,7 +240,7 @@ def _arrows(trial: _TraceTrial, graph: Graph) -> Iterator[Event]:
     for number, edge in enumerate(between.tolist(), 1):
         made, needed = trial.slices[int(here[edge])], trial.slices[int(there[edge])]
         known = {"name": "result", "cat": "result", "id": number}
-        end = made["ts"] + max(made["dur"] - 0.001, 0.0)  # just inside the slice, else it would belong to none
+        end = made["ts"] + max(made["dur"] - 0.001, 0.0)  # just inside the slice, so that the arrow belongs to it
         yield {"ph": "s", "pid": made["pid"], "tid": made["tid"], "ts": end, **known}
         yield {"ph": "f", "bp": "e", "pid": needed["pid"], "tid": needed["tid"], "ts": needed["ts"], **known}
 

@@ -52,7 +52,7 @@ class Drivers:
         run_id: str,
         store: Store,
         *,
-        says: Callable[[str], None] = lambda text: None,  # called whenever a driver begins something
+        says: Callable[[str], None] = lambda text: None,  # called with a text when a driver begins a phase
         cores: Sequence[int] = (),  # cores to which drivers are pinned; empty: not pinned
     ) -> None:
         self.request, self.run_id, self.store = request, run_id, store
@@ -112,7 +112,7 @@ class Drivers:
         self._opened[place] = self._opened.pop(place)
 
     def leave(self, point: Point) -> None:
-        """End the driver of a point after a trial, if each trial gets its own."""
+        """End the driver of a point after a trial, if each trial gets its own driver."""
         if self.request.own_drivers:
             self._close(self.request.sweep.driver_of(point))
 

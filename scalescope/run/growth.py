@@ -81,7 +81,7 @@ class SweepGrowth:
             try:
                 point = self.sweep.point(values, self.workload)
             except InvalidField as problem:
-                logger.warning("the sweep cannot add the next point, which cannot run here: %s", problem)
+                logger.warning("a point that the sweep would add cannot run here, and is left out: %s", problem)
             else:
                 points[point.id] = point
         return list(points.values())

@@ -16,7 +16,7 @@ EARLIER_RUNS = 50  # newest runs among which a record of the same workload is lo
 
 
 def tasks_longer_than_jobs(sweep: Sweep, cluster: ClusterSpec, points: Sequence[Point], store: Store) -> str:
-    """Says which tasks outlive the workers of this cluster, by an earlier trial; empty if none, or nothing is known.
+    """Says which tasks outlive the workers of this cluster, judged by an earlier trial; empty if none or unknown.
 
     `points`: the point of each planned trial.
     """
@@ -30,7 +30,7 @@ def tasks_longer_than_jobs(sweep: Sweep, cluster: ClusterSpec, points: Sequence[
     whole_s = sum(max(work_s / point.threads, span_s) for point in points)  # jobs stay open from one trial to the next
     each = [too_long(longest, name, limit_s, whole_s) for name, limit_s in limits.items() if limit_s]
     worst: TooLong | None = max(filter(None, each), key=lambda one: one.lost, default=None)
-    return f"By run {run_id}, {worst.text}" if worst else ""
+    return f"According to run {run_id}, {worst.text}" if worst else ""
 
 
 def _recorded(sweep: Sweep, store: Store) -> tuple[str, Trial, dict[str, float]] | None:

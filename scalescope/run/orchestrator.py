@@ -33,7 +33,7 @@ class Orchestrator(Protocol):
         """The value saved as TYPE/NAME for a parameter of a run."""
 
     def schedules(self) -> str:
-        """A sentence that schedules start runs; raises `InfrastructureError` if they do not."""
+        """Check that schedules start runs; says where they do, or raises `InfrastructureError` if they do not."""
 
 
 def installed() -> Orchestrator | None:
@@ -57,7 +57,7 @@ def needed() -> Orchestrator:
 
 
 def load_saved(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Parameters with the names of saved values replaced by these, and the address of a saved store's raw records."""
+    """Parameters, with saved values in place of their names, and the address of the raw records of a saved store."""
     loaded = {name: needed().saved(name, value) if names_block(name, value) else value for name, value in given.items()}
     records = ""
     if isinstance(loaded.get("store"), tuple):

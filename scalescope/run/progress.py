@@ -62,7 +62,7 @@ class Meter:
         self.titles = {planned.key: f"{label(planned.point, names)} · {self._turn(planned)}" for planned in self._plan}
 
     def says(self, text: str) -> None:
-        """Report what the driver begins; the same text again means a wait, which gets a line in the log."""
+        """Report the phase that the driver begins; the same text again means a wait, which gets a line in the log."""
         again, self._said = text == self._said, text
         now = time.monotonic()
         notable = again and (text != self._noted or now - self._noted_at > AGAIN_S)

@@ -52,7 +52,7 @@ class RunRequest:
         return tuple(plan)
 
     def grown(self, store: Store, run_id: str) -> list[PlannedTrial]:
-        """Trials to run after all known ones have finished; the store learns of them."""
+        """Trials to run after all known ones have finished; the store gets the new number of trials."""
         if self.grow is None:
             return []
         done = store.finished(run_id)
@@ -101,7 +101,7 @@ def resolve(given: Mapping[str, object]) -> RunRequest:
     request = check(loaded, records=records)
     if request.grow is not None:
         return request
-    # no growth was given: this is neither part of a study nor of a night
+    # no growth was given: this run is part of neither a study nor a nightly run
     return replace(request, grow=SweepGrowth.of(request.sweep, request.workload, request.plan, Execution()))
 
 

@@ -12,19 +12,19 @@ MAX_LISTED = 3  # most values of an axis that are listed; more are only counted.
 
 
 def sweep(given: Mapping[str, Any]) -> str:
-    """`futures-map on local: workers 1..8`."""
+    """Such as `futures-map on local: workers 1..8`."""
     return brief_sweep(given) + axes(given.get("axes"))
 
 
 def brief_sweep(given: Mapping[str, Any]) -> str:
-    """`futures-map on local`."""
+    """Such as `futures-map on local`."""
     cluster = given.get("cluster")
     kind = cluster.get("kind") if isinstance(cluster, Mapping) else cluster
     return f"{workload(given.get('workload'))} on {kind or DEFAULT_CLUSTER}"
 
 
 def study(kind: str, given: Mapping[str, Any]) -> str:
-    """`comparison of beam-pardo: partition_size 1 against partition_size 4`."""
+    """Such as `comparison of beam-pardo: partition_size 1 against partition_size 4`."""
     what = brief_study(kind, given)
     if "a" in given or "b" in given:
         return f"{what}: {_settings(given.get('a'))} against {_settings(given.get('b'))}"
@@ -34,7 +34,7 @@ def study(kind: str, given: Mapping[str, Any]) -> str:
 
 
 def brief_study(kind: str, given: Mapping[str, Any]) -> str:
-    """`comparison of beam-pardo`."""
+    """Such as `comparison of beam-pardo`."""
     names = given.get("workloads") or [given.get("workload") or given.get("run") or "a sweep"]
     what = names if isinstance(names, Sequence) and not isinstance(names, str) else [names]
     return f"{kind} of {', '.join(map(workload, what))}"
@@ -45,7 +45,7 @@ def workload(name: object) -> str:
 
 
 def axes(given: object) -> str:
-    """`: workers 1..8, items 64`, or nothing."""
+    """Such as `: workers 1..8, items 64`; empty without axes."""
     if not isinstance(given, Mapping) or not given:
         return ""
     return ": " + ", ".join(f"{name} {_values(values)}" for name, values in given.items())

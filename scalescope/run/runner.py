@@ -30,14 +30,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """A step, and how an orchestrator shows and retries it. Its callables take the same arguments as `call`."""
+    """A step, and how an orchestrator shows and retries it. Callables but `outcome` take the arguments of `call`."""
 
     name: str  # name, such as `provision`
     call: Callable[..., R]
     title: Callable[..., str] | None = None  # description in a few words; by default the name
     retried: tuple[type[Exception], ...] = ()  # errors after which trying again can help
     timeout_s: Callable[..., float] | None = None  # time limit in seconds, above every limit that the step itself keeps
-    # (result) to a name of its end, such as `Invalid`, and the reason; by default, a step that returns has completed
+    # maps the result to the name of the step's final state, such as `Invalid`, and a reason; by default, a step that
+    # returns is `Completed`
     outcome: Callable[[R], tuple[str, str]] | None = None
 
     def is_retried(self, error: object) -> bool:
@@ -76,7 +77,7 @@ class Result(Protocol):
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name of its end, empty if nothing is wrong; and the result in one line."""
+        """Name of the flow's final state, empty if nothing is wrong; and the result in one line."""
 
 
 class Future(Protocol[R_co]):
@@ -119,7 +120,7 @@ class Runner:
                 if not step.is_retried(error):
                     raise
                 pause = BACKOFF_S * 2**attempt * (1 + JITTER * random.random())
-                logger.warning("%s: %s; tried again in %.0f s", step.name, error, pause)
+                logger.warning("%s: %s; it is tried again in %.0f s", step.name, error, pause)
                 reason = str(error).partition("\n")[0]
                 self.tell(Progress(0, 0, f"{step.name}: {reason}; trying again", notable=True))
                 time.sleep(pause)

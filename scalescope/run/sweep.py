@@ -68,7 +68,7 @@ class SweepResult(Shown):
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name of the sweep's end, empty if no finding is critical; and the verdict."""
+        """Name of the flow's final state, empty if no finding has high severity; and the verdict."""
         assert self.run.verdict is not None
         text = self.run.verdict.text
         line = f"{text} Ended early: {self.ended_early}" if self.ended_early else text
@@ -280,7 +280,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         abort(store, run.id, error)
         raise
     done = store.run(run.id)
-    if telemetry.is_on():  # a run that a budget ended was sent before
+    if telemetry.is_on():  # if a budget ended the run before, its trials were sent then
         telemetry.send(telemetry.of_run(done, told=run.done if run.verdict else ()))
     return CarriedOut(done, verdict, len(plan) - len(waiting), ended_early)
 

@@ -13,7 +13,7 @@ from scalescope.model import axis, fields
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ENVIRONMENT
 
-# Parameters that take the name of a saved Prefect block, TYPE/NAME, and its start, if it could also be a path
+# Parameters that can name a saved Prefect block (TYPE/NAME), and how the name must begin where a path is possible, too
 BLOCKS = {"cluster": "", "store": "result-store/"}
 
 

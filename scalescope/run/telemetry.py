@@ -50,10 +50,10 @@ class Span:
     start: str
     end: str
     attributes: Attributes
-    error: str = ""  # reason of its failure
-    events: tuple[tuple[str, Attributes], ...] = ()  # (name, attributes) of events at its end, which are counted, too
+    error: str = ""  # reason why it failed; empty if it did not
+    events: tuple[tuple[str, Attributes], ...] = ()  # (name, attributes) of events at its end; they are counted, too
     parts: tuple[Span, ...] = ()
-    makespan_s: float | None = None  # makespan of a trial that counts
+    makespan_s: float | None = None  # makespan of a trial that counts, in seconds; else None
 
 
 def of_run(run: SweepRun, told: Collection[str] = ()) -> Span:
@@ -108,7 +108,7 @@ def is_on() -> bool:
 
 @dataclass
 class Collector:
-    """The collector that the environment names, as this process found it."""
+    """The collector that the environment names; after a failure, nothing is sent to it for a while."""
 
     paused_until: float = 0.0  # value of `time.monotonic` before which nothing is sent
 

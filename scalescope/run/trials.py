@@ -146,7 +146,7 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     limit = trial.facts["cluster"].get("limit")
-    if limit and not is_trifle(metrics):  # a trial that short gets no findings anyway
+    if limit and not is_trifle(metrics):  # so short a trial gets no findings anyway
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
 
@@ -266,7 +266,7 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
 
 
 def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
-    """The reason why a trial would exceed the budget after all saved trials and some more; empty if it fits."""
+    """The reason why a trial would exceed the budget after all saved trials and `more`; empty if it fits."""
     budget = drivers.request.budget
     if budget is None:
         return ""

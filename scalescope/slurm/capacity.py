@@ -1,6 +1,6 @@
 """How many workers the nodes of a partition hold at the same time when nobody else uses them.
 
-Slurm hides CLOUD nodes that are powered off. They have what the partition has beyond the nodes that Slurm shows.
+Slurm hides CLOUD nodes that are powered off. Their resources are the partition's, less those of visible nodes.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class SlurmRoom:
         return SlurmCapacity(most, now, closed)
 
     def cores_of_whole_nodes(self, run: Run) -> int:
-        """Most cores of a node, where each job has its node for itself; else 0."""
+        """Cores of the largest node, if each job gets a node for itself; else 0."""
         rows = self._rows(run)
         awake = [node.cores for node, alone in (self._nodes(self._fitting(rows, run), run) or {}).values() if alone]
         asleep = [math.ceil(each.all.cores / each.count) for each in self._asleep(rows, run) if each.alone]

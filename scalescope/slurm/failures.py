@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from scalescope.model.words import plural
 from scalescope.slurm import reasons
 from scalescope.slurm.jobs import COMPLETING, FORGOTTEN, SlurmJob, is_down
 
@@ -55,7 +56,7 @@ class SlurmFailure:
 
     @property
     def may_return(self) -> bool:
-        """Whether another such job can be expected to start and stay."""
+        """Whether another job of this kind can be expected to start and to run on."""
         return self.category in _MAY_RETURN
 
     def step(self, fields: Mapping[str, str], job_id: str = "") -> str:
@@ -73,7 +74,7 @@ _ENVIRONMENT = (
     "of that environment in {python}"
 )
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
-_LOST_NODE = "`sinfo -R` shows since when and why; exclude the node with {exclude}"
+_LOST_NODE = "`sinfo -R` shows since when the node is down, and why; exclude it with {exclude}"
 
 _TABLE = {
     # ------------------------------------------------------------------ waiting
@@ -263,7 +264,7 @@ _TABLE = {
     ),
     "requeued": (
         "Slurm put the job back into the queue after it started: somebody requeued it, or its node or prolog failed",
-        "`scontrol show job {job}` shows Restarts and Requeue; no plugin of the site may set Requeue",
+        "`scontrol show job {job}` shows Restarts and Requeue; ask the administrators what overrides --no-requeue",
     ),
     "node-lost": ("the node of the job died or did not boot", _LOST_NODE),
     "prolog-failed": (
@@ -271,9 +272,9 @@ _TABLE = {
         "tell the administrators; every further job would drain another node; exclude these nodes with {exclude}",
     ),
     "reconfiguration-failed": ("the node could not be set up with the features of the job", _LOST_NODE),
-    "launch-failed": ("Slurm could not launch it on its node", "`scontrol show job {job}` and `sinfo -R` show more"),
+    "launch-failed": ("Slurm could not launch the job on a node", "`scontrol show job {job}` and `sinfo -R` show more"),
     "system-failure": ("Slurm itself failed", "tell the administrators; the logs of slurmctld and slurmd say more"),
-    "inactive": ("Slurm ended it as inactive (InactiveLimit)", "ask the administrators for a higher InactiveLimit"),
+    "inactive": ("Slurm ended the inactive job (InactiveLimit)", "ask the administrators for a higher InactiveLimit"),
     "deadline": ("the job could not have ended before its deadline", "look for --deadline in {directives}"),
     "ending": (
         "the job is being ended: somebody cancelled it, a job with a higher priority preempted it, or its node failed",
@@ -284,7 +285,7 @@ _TABLE = {
         "read the job's error file above; raise `cluster.lifetime_s` if it is set",
     ),
     "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
-    "failed": ("its command failed", "read the job's output, look at {prologue}, and at `scontrol show job {job}`"),
+    "failed": ("the command failed", "read the job's output, look at {prologue}, and at `scontrol show job {job}`"),
 }
 _MAY_RETURN = frozenset(
     {"time-limit-reached", "cancelled", "preempted", "requeued", "node-lost", "ending", "workers-left", "queue-full"}
@@ -394,17 +395,17 @@ def lacks_nodes(reason: str) -> bool:
 
 
 def has_power_to_come(state: str) -> bool:
-    """Whether a node in this state is powered off, powers up or boots."""
+    """Whether a node in this state is powered off, boots, or is powering up or down."""
     return state[-1:] in _POWER
 
 
 def nodes_in_words(nodes: Mapping[str, tuple[str, str]]) -> str:
-    """`n2 is drained (cooling)`, of states and reasons by name."""
+    """Words like `n2 is drained (cooling)`, from the state and reason of each node, by name."""
     said = [
         f"{name} {_POWER.get(state[-1:]) or f'is {state}'}{f' ({why})' if why else ''}"
         for name, (state, why) in nodes.items()
     ]
-    more = [f"and {len(said) - _SHOWN_NODES} more nodes"] if len(said) > _SHOWN_NODES else []
+    more = [f"and {plural(len(said) - _SHOWN_NODES, 'more node')}"] if len(said) > _SHOWN_NODES else []
     return ", ".join(said[:_SHOWN_NODES] + more)
 
 

@@ -128,7 +128,7 @@ def tres(text: str) -> dict[str, str]:
 
 
 def size(text: str) -> int | None:
-    """Bytes of a size as Slurm writes it (`63880K`); None if it is none."""
+    """Bytes of a size as Slurm writes it (`63880K`); None for other texts."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.strip())
     return None if found is None else int(float(found[1]) * _UNITS[found[2]])
 

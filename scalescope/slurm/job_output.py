@@ -11,14 +11,14 @@ MOST_BYTES = 4 * 2**20  # bytes copied at most: each line costs Prefect's server
 
 _AT_ONCE = 2**18  # bytes read at a time
 _TAIL_BYTES = 4096  # bytes that `tail` reads
-# Prefect's console handler writes these; the flow has sent them to the server.
+# Start of a line that Prefect's console handler wrote: the flow has already sent that line to the server.
 _LOGGED_ITSELF = re.compile(rb"^\d\d:\d\d:\d\d\.\d{3} \| [A-Z]+ +\| (Flow|Task) run '")
 
 _CHAINED = (b"Traceback (most recent", b"During handling of the above", b"The above exception was the direct")
 
 
 class JobOutput:
-    """Passes on what a job writes, line by line. A file keeps how far, so that a restart repeats nothing."""
+    """Passes on what a job writes, line by line. A file keeps the position, so that a restart repeats nothing."""
 
     def __init__(self, path: Path, tell: Callable[[str], object]) -> None:
         self.path = path

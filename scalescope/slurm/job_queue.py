@@ -25,7 +25,7 @@ _MAY_END = ("partition-closed", "job-held")  # temporary states: a partition ope
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
-    # A worker that runs in a job has variables about that job, which sbatch would take for options.
+    # A Prefect worker that runs in a job has variables about that job, which sbatch would take for options.
     kept = {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name == "SLURM_CONF"}
     return kept | {name: value for name, value in more.items() if value is not None}
 
@@ -36,7 +36,7 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
 
 
 class JobQueue:
-    """All jobs of a worker. Methods that ask Slurm raise `ClusterError`."""
+    """All jobs of a Prefect worker. Methods that ask Slurm raise `ClusterError`."""
 
     def __init__(self) -> None:
         self._run = commands()
@@ -113,7 +113,7 @@ def progress(job: SlurmJob) -> str:
 class JobEnd:
     """How a job ended."""
 
-    status: int  # exit status in the form of a shell: 0 is success, 128 and a number a signal
+    status: int  # exit status as a shell gives it: 0 is success, 128 plus a number is a signal
     category: str  # category of the failure; empty is success
     text: str  # what happened, why and what to do next; for people
 

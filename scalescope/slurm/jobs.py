@@ -169,7 +169,7 @@ class ClusterJobs:
     def remove(
         self, *, run: Run, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[SlurmJob], list[SlurmJob]]:
-        """Cancel our jobs until none is left. Returns cancelled numbers, our jobs still there, others of that name."""
+        """Cancel our jobs until none is left. Returns numbers of cancelled jobs, our jobs left, and others' jobs."""
         cancelled: dict[str, None] = {}
         began = time.monotonic()
         while True:
@@ -220,7 +220,7 @@ def time_limits(partitions: str, *, run: Run) -> str:
 
 
 def default_partition(*, run: Run) -> str:
-    """The partition of jobs that name none, or empty."""
+    """The partition of jobs that name none; empty if Slurm has no default."""
     names = answer(run, "sinfo", "-h", "-o", "%P").split()
     return next((name.removesuffix("*") for name in names if name.endswith("*")), "")
 
@@ -251,7 +251,7 @@ def when(text: str) -> float | None:
 
 
 def seconds(text: str) -> float | None:
-    """Seconds of a time limit as Slurm reads and writes it: `30`, `30:00`, `1:00:00`, `1-12`; None if it is none."""
+    """Seconds of a time limit as Slurm reads and writes it: `30`, `30:00`, `1:00:00`, `1-12`; None for other texts."""
     if text == "UNLIMITED":
         return math.inf
     days, dash, clock = text.rpartition("-")
@@ -265,7 +265,7 @@ def seconds(text: str) -> float | None:
 
 
 def leading_number(text: str) -> int:
-    """16 of `16+`; 0 if there is none."""
+    """The number at the start of a text: 16 for `16+`; 0 if there is none."""
     found = re.match(r"\d+", text.strip())
     return int(found[0]) if found else 0
 

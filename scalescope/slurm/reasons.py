@@ -1,7 +1,7 @@
 """All of Slurm's reasons and refusals, each with the category that `failures` explains.
 
 Reasons: `job_reason_string` of Slurm 22.05.8, and `job_state_reason.c` of the releases up to 25.05. Refusals:
-the texts of `slurm_strerror` of 22.05.8 that sbatch can meet. What stands in no table is shown as it stands.
+the texts of `slurm_strerror` of 22.05.8 that sbatch can meet. A text that is in no table is shown unchanged.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _FLAGS = frozenset("hHIkOQsuvVW")  # short options without a value: text right a
 
 
 def objection(line: str, *more: str) -> str:
-    """Why a line such as `--nice=5` cannot be added (nor the long options `more`); empty if it can."""
+    """Why a line such as `--nice=5` cannot be added; empty if it can. `more`: further options that cannot."""
     try:
         option, *values = shlex.split(line) or [""]
     except ValueError as error:

@@ -37,7 +37,7 @@ class Unreadable:
 
 
 def loads(text: str | bytes) -> Any:
-    """The inverse of `dumps`, or `Unreadable`."""
+    """The inverse of `dumps`; `Unreadable` for damaged JSON."""
     try:
         return json.loads(text, object_hook=_unmark)
     except ValueError as error:

@@ -24,12 +24,12 @@ class PrunableItem:
 
     id: str
     runs: tuple[str, ...]  # ids of the runs
-    since: datetime  # start of the item's newest run
+    since: datetime  # latest start of the study or a run
     size: int  # bytes of records and reports
 
 
 def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[PrunableItem]:
-    """Items to remove, oldest first: those too old, or not within `keep_bytes` of newest items; never running ones."""
+    """Items to remove, oldest first: those too old, or beyond the newest `keep_bytes` bytes; never running ones."""
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
     with store.reading("read the runs") as session:

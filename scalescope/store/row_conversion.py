@@ -22,7 +22,7 @@ R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
 INTERRUPTED = "interrupted"  # name of a fact of a trial that was stopped from outside, and runs again on resume
 PACKAGES = "packages"  # name of the fact with the packages; each distinct list is stored once
-LARGEST = 2**63  # integers from this on do not fit into a column, only into JSON
+LARGEST = 2**63  # integers of at least this size do not fit into a column, only into JSON
 
 
 def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], EnvironmentRow | None]:

@@ -106,7 +106,7 @@ class Store:
         elif "://" not in records:
             records = os.path.abspath(Path(records).expanduser())
         if location.network:
-            text = "%s is on a network file system (%s), where SQLite is slow and depends on its locks. "
+            text = "%s is on a network file system (%s), where SQLite is slow and relies on that system's locks. "
             text += "For more than one host, use PostgreSQL: SCALESCOPE_STORE=postgresql://USER@HOST/DATABASE"
             logger.warning(text, location.shown, location.network)
         with explained("open the store", location.shown):
@@ -264,7 +264,7 @@ class Store:
 
     @outlasting
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
-        """Record how a run ended. If it failed after a resume before saving a trial, its earlier end is restored."""
+        """Record how a run ended. If a resumed run fails before it saves a trial, its earlier end is restored."""
         state = fields.choice("state", str(state), [item.value for item in RunState if item is not RunState.RUNNING])
         with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
@@ -289,7 +289,7 @@ class Store:
             self._owned_run(session, run_id, renew=True).planned = planned
 
     def beat(self, run_id: str) -> None:
-        """Renew the heartbeat, at least every 30 s; raises `StoreError` if another process has taken over the run."""
+        """Renew the heartbeat (due every 30 s); raises `StoreError` if another process has taken over the run."""
         with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 

@@ -1,4 +1,4 @@
-"""Studies: questions answered by sweeps that grow: the results so far decide what is measured next.
+"""Studies answer questions by sweeps that grow: the results so far decide what is measured next.
 
 `STUDIES` lists them all: commands, Prefect flows, their forms, reports and ids are made from it. A module that a row
 names is imported when it is needed.

@@ -62,7 +62,7 @@ def judge(requirements: Sequence[Requirement], trials: Sequence[Trial]) -> tuple
 
 
 def status(answers: Sequence[RequirementAnswer]) -> ExitStatus:
-    """The exit status of all answers together; unknown outranks not met."""
+    """The exit status of all answers together; an unknown answer outranks a requirement that is not met."""
     found = {answer.status for answer in answers}
     order = (ExitStatus.USAGE, ExitStatus.FAILED, ExitStatus.INFRASTRUCTURE, ExitStatus.FINDING)
     return next((each for each in order if each in found), ExitStatus.OK)

@@ -36,7 +36,7 @@ def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
 
 
 def sum_of_square(content: bytes, size: int) -> float:
-    """The sum of `matrix` squared, computed fast: column sums times row sums, using that rows repeat."""
+    """The sum of `matrix` squared, computed fast: column sums times row sums, since rows repeat."""
     import numpy as np
 
     period = min(len(content) // math.gcd(len(content), size), size)  # number of rows after which rows repeat

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-FACTOR = 1_000_003  # a prime: multiplied by it, modulo the number of rows, row numbers are permuted
+FACTOR = 1_000_003  # a prime: multiplying row numbers by it, modulo the number of rows, permutes them
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]
 Groups = Annotated[int, Parameter("Different keys.", minimum=1)]

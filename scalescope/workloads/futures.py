@@ -29,7 +29,7 @@ def futures_map(
     items: Annotated[int, Parameter("Futures of each stage.", minimum=0)] = 100,
     seconds: Seconds = 1.0,
     stages: Annotated[
-        int, Parameter("Stages; each has one task per item, after the item's task of the stage before.", minimum=1)
+        int, Parameter("Stages; each task of a stage needs the same item's task of the previous stage.", minimum=1)
     ] = 1,
 ) -> dict[str, Any]:
     """Client.map of a sleep over items, in one or more stages."""

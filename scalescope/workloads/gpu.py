@@ -34,7 +34,7 @@ def gpu_train(
     rows: Annotated[int, Parameter("Examples in a batch.", minimum=2)] = 1024,
     width: Annotated[int, Parameter("How many numbers each example and each answer has.", minimum=2)] = 256,
     steps: Annotated[int, Parameter("Steps of gradient descent on each batch.", minimum=1)] = 10,
-    decode: Annotated[int, Parameter("Compressed MiB that are decoded for each batch.", minimum=0)] = 0,
+    decode: Annotated[int, Parameter("MiB of data that are decompressed for each batch.", minimum=0)] = 0,
     hold_mib: Annotated[int, Parameter("MiB of additional GPU memory that each task holds.", minimum=0)] = 0,
     device: Device = "auto",
 ) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class _Sender:
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
         self._places = confinements(recorded, len(self._workers))
-        # Outputs of a shuffle (`first_s` > 0) are sent without restriction, and get one when they first run.
+        # Output tasks of a shuffle (`first_s` > 0) are sent unrestricted; their first run restricts them to a worker.
         self._confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._places, strict=True)]
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # names count down, because Dask runs the task with the last key first

@@ -84,7 +84,7 @@ def _hint(annotation: Any, names: Mapping[str, Any]) -> Any:
         return annotation
     try:
         return eval(annotation, dict(names))  # noqa: S307  # text of a module that has just been imported
-    except Exception:  # noqa: BLE001  # no error here tells the type
+    except Exception:  # noqa: BLE001  # whatever the error is, the type is unknown
         return Any
 
 

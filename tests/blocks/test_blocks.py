@@ -211,7 +211,7 @@ def test_a_flow_can_take_a_block_that_its_form_refers_to(name: str) -> None:
     assert takes(**run.parameters) == 5
 
 
-def test_our_blocks_register_as_a_collection(prefect_server: None) -> None:
+def test_the_block_classes_can_be_registered_with_prefect_as_a_collection(prefect_server: None) -> None:
     from prefect.settings import PREFECT_API_URL
 
     shown = subprocess.run(

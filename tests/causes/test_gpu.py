@@ -65,7 +65,7 @@ def four_cards(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_a_card_slowed_by_heat_is_found_among_four(tmp_path: Path, four_cards: str) -> None:
+def test_of_four_gpu_cards_the_one_slowed_by_heat_is_found(tmp_path: Path, four_cards: str) -> None:
     def found(name: str) -> list[str]:
         cluster = {"kind": "scheduler", "address": four_cards}
         case = Case(name, name.partition("/")[0], TASKS, (4,), cluster=cluster, params={"items": 60, "kernel_s": 0.2})

@@ -394,7 +394,7 @@ SCRIPTS = {
 }
 
 
-def test_each_rewrite_has_a_script() -> None:
+def test_each_rewrite_has_a_script_that_tests_it() -> None:
     assert set(SCRIPTS) == {name for code in REWRITES for name, _ in rewrites(code)}
 
 

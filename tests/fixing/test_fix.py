@@ -54,10 +54,10 @@ def written(project: Path, body: str) -> Path:
     return script
 
 
-def test_a_run_with_fix_tells_report_and_json_of_the_patch(
+def test_run_with_fix_shows_the_proven_patch_in_the_report_and_in_json(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What is recorded is real; the pairs, which take longest, are made up."""
+    """The recording is real; the timed pairs of runs, which would take longest, are faked."""
     script = written(project, LOOP)
 
     def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
@@ -95,10 +95,10 @@ def run(client, items, npartitions=1):
 """
 
 
-def test_a_parameter_of_a_workload_is_a_setting_that_is_proven(
+def test_fix_proves_a_larger_parameter_of_a_workload_without_changing_its_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is recorded is real; the pairs, which take longest, are made up."""
+    """The recording is real; the timed pairs of runs, which would take longest, are faked."""
     (project / "job.py").write_text(WORKLOAD)
 
     def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
@@ -212,7 +212,9 @@ def test_a_script_that_writes_outside_its_folder_is_stopped(project: Path, capsy
     assert not outside.exists()
 
 
-def test_fix_refuses_what_is_no_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_refuses_arguments_that_name_no_script_or_workload_of_the_folder(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused = (
         ["missing.py"],
         ["in.txt"],
@@ -249,7 +251,7 @@ globals()["run"].modelled = True  # no time that its tasks compute is charged
 """
 
 
-def test_a_workload_is_proven_on_the_simulated_cluster_by_one_pair(
+def test_fix_proves_a_workload_on_the_virtual_clock_of_the_simulated_cluster(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (project / "job.py").write_text(WINDOW)

@@ -28,7 +28,7 @@ SCRIPT = f"from dask.distributed import Client\n\nclient = Client()\n{LOOP}\n"
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow_shows_the_patch_and_its_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recording and proof are made up."""
+    """Recording and proof are faked."""
     (tmp_path / "job.py").write_text(SCRIPT)
     gain, place = Gain(3.0, 1.0), Place("job.py", 4)
     finding = Finding("results-awaited-in-loop", Severity.HIGH, "One by one.", "Gather.", gain=gain, place=place)

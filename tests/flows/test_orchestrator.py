@@ -195,7 +195,7 @@ def test_our_server_refuses_requests_without_its_secret(server: Owned, secret: s
     assert server.ask(secret) == 401
 
 
-def test_our_server_is_one_process_that_answers_its_owner(server: Owned) -> None:
+def test_our_server_is_a_single_process_and_answers_requests_with_its_secret(server: Owned) -> None:
     assert server.ask(server.secret) == 200
     assert server.bound  # the port is bound before it is announced
     assert psutil.Process(server.pid).children(recursive=True) == []

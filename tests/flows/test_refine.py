@@ -105,7 +105,7 @@ def test_an_interrupted_run_adds_the_same_points_when_it_is_resumed(
     assert [trial.key for trial in run.trials] == [trial.key for trial in whole.trials]
 
 
-def test_invalid_trials_of_added_points_are_not_repeated_for_ever(fake: Any, address: str) -> None:
+def test_a_run_ends_although_all_trials_of_its_added_points_are_invalid(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys(range(3, 50), "invalid")
     finished, run = carry_out(address, refine=4)
     assert sorted(workers(finished[3:])) == ADDED

@@ -30,7 +30,9 @@ sqlalchemy.ext.asyncio.AsyncSession = Session
 '''
 
 
-def test_the_installed_scheduler_creates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_service_of_the_installed_prefect_can_create_scheduled_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert scheduling.check(configured=False).startswith("creates runs")

@@ -122,7 +122,7 @@ def test_a_remedy_that_cannot_be_run_here_is_logged(
 @pytest.mark.parametrize(
     ("code", "real_s", "added"), [("too-few-partitions", 0.1, 0), (UNKNOWN.code, 60.0, 0), (UNKNOWN.code, 0.1, 3)]
 )
-def test_short_experiments_are_run_unasked_where_nothing_shows_why_workers_are_idle(
+def test_experiments_are_added_unasked_only_if_they_are_short_and_no_cause_explains_idle_workers(
     address: str, monkeypatch: pytest.MonkeyPatch, code: str, real_s: float, added: int
 ) -> None:
     given = {"workload": "futures-map", "axes": {"workers": [4]}, "params": {"items": 2}}

@@ -89,7 +89,7 @@ def opened(url: str) -> str:
 
 
 @pytest.mark.thorough
-def test_the_report_of_a_deployed_run_stays_and_is_linked(site: Site) -> None:
+def test_the_report_of_a_deployed_run_is_kept_with_its_records_and_linked_in_page_and_log(site: Site) -> None:
     ended = run("scale-sweep/scale-sweep", axes=AXES, params={"items": 4}, report="report.html")
     assert ended.state.is_completed(), ended.state
     with site.store() as store:

@@ -213,7 +213,7 @@ def test_simulated_trials_of_old_releases_are_exactly_repeatable(place: Place) -
     ],
     indirect=["place"],
 )
-def test_old_releases_make_the_partitions_that_were_reported(
+def test_old_releases_make_as_many_partitions_as_their_bug_reports_say(
     place: Place, name: str, items: int, tasks: int, workers: int
 ) -> None:
     _, outcome, tables = run(place, name, items + 5, items=items, seconds=0.05)

@@ -72,7 +72,7 @@ def test_neither_cluster_is_blamed_for_waiting_on_the_other(tmp_path: Path, clie
     assert second["other_cluster"] > 2 * 0.9
 
 
-def test_the_first_cluster_is_blamed_if_calls_cannot_be_assigned_to_a_cluster(
+def test_the_client_of_the_first_cluster_is_blamed_if_calls_to_two_clusters_cannot_be_told_apart(
     tmp_path: Path, clients: tuple[Client, Client]
 ) -> None:
     assert codes(judged(tmp_path, clients, told_apart=False)[0]) & OF_THE_CLIENT

@@ -427,7 +427,9 @@ def _come(site: FailureSite, asked: dict[str, Any], opened: Hook | None = None, 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", STEPS)
-def test_workers_come_after_following_the_next_step(kubernetes: Any, namespace: str, name: str) -> None:
+def test_workers_arrive_once_the_next_step_named_by_the_error_is_taken(
+    kubernetes: Any, namespace: str, name: str
+) -> None:
     step, site = STEPS[name], FailureSite(kubernetes, namespace)
     if step.mini and kubernetes.mini is None:
         pytest.skip("only nodes of infra/kubernetes/mini.py can be changed")

@@ -28,7 +28,9 @@ cluster.close()
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("in_kubernetes", "collected")
-def test_the_code_of_a_kubernetes_cluster_runs_as_it_stands(kubernetes: Any, namespace: str, tmp_path: Path) -> None:
+def test_the_code_generated_for_a_kubernetes_cluster_runs_unchanged(
+    kubernetes: Any, namespace: str, tmp_path: Path
+) -> None:
     spec = KubernetesSpec(image=kubernetes.image, namespace=namespace, cpu=0.05)
     chosen, group = Configuration(1, 1, 400, 10.0, 9.0, 11.0, 0.1), SecondGroup("merge", 1, 1, 500, 400)
     (tmp_path / "sized.py").write_text(as_code._kubernetes(chosen, group, spec) + SHOWN)

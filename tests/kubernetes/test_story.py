@@ -115,7 +115,7 @@ def read(said: str, address: str, data: Path) -> Told:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_way_to_start_has_the_finding_of_the_simulated_cluster(
+def test_a_sweep_on_kubernetes_has_the_finding_of_the_simulated_cluster_however_it_is_started(
     told: dict[str, Told], elsewhere: Told, name: str
 ) -> None:
     done = told[name]

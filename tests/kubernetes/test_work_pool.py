@@ -123,7 +123,7 @@ def test_no_job_or_pod_contains_a_password(pool: Pool, runs: dict[str, UUID]) ->
 
 
 @pytest.mark.thorough
-def test_a_flow_run_whose_pod_is_deleted_or_broken_is_crashed(
+def test_a_flow_run_whose_pod_is_deleted_or_broken_is_set_to_crashed(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
     wait_for(lambda: pool.pods_of(runs["deleted"], "Pending"), "there is no pod")
@@ -133,7 +133,7 @@ def test_a_flow_run_whose_pod_is_deleted_or_broken_is_crashed(
     assert not pool.pods_of(runs["deleted"])
 
 
-def test_a_failing_cluster_under_our_roles_has_the_category_no_dask(
+def test_a_cluster_without_dask_in_its_image_is_reported_as_no_dask_with_only_our_roles(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster is opened from outside, with the service account of the flows."""

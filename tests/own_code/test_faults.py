@@ -645,7 +645,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 )
 
 
-def test_a_script_is_killed_with_its_starter_and_judged_later(folder: Path) -> None:
+def test_a_script_ends_when_its_starter_is_killed_and_is_judged_later(folder: Path) -> None:
     def killed(*start: str) -> Started:
         with Started(start, LASTS, folder / str(len(start))) as started:
             started.until_said("ready")

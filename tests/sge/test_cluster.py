@@ -72,7 +72,7 @@ def ids(cluster: SgeCluster) -> list[str]:
     return [job["id"] for job in cluster.facts()["jobs"]]
 
 
-def test_jobs_have_a_slot_per_core_and_are_kept_replaced_and_closed(opened: Opened, in_sge: Any) -> None:
+def test_a_job_has_a_slot_per_core_is_replaced_when_lost_and_is_removed_by_close(opened: Opened, in_sge: Any) -> None:
     cluster = opened(workers_per_job=2)
     cluster.scale(3, 2)
     jobs = ids(cluster)
@@ -154,7 +154,7 @@ NOT_TAKEN = {
 }
 
 
-def test_each_category_has_its_next_step_taken_or_a_reason_why_not() -> None:
+def test_each_failure_category_has_a_test_that_follows_its_next_step_or_a_reason_for_none() -> None:
     text = "".join(inspect.getsource(module) for module in (base_cluster, batch_cluster, grid_engine, sge_cluster))
     named = re.findall(r'category="([\w-]+)"(?: if \w+ else "([\w-]+)")?', text)
     categories = {each for pair in named for each in pair if each} | set(sge_cluster._LOOK_AT)
@@ -173,7 +173,9 @@ def limit_jobs(sge: Any, folder: Path, most: int) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.thorough] if name != "quota" else []) for name in STEPS]
 )
-def test_workers_come_after_following_the_next_step(opened: Opened, in_sge: Any, tmp_path: Path, name: str) -> None:
+def test_workers_arrive_once_the_next_step_named_by_the_error_is_taken(
+    opened: Opened, in_sge: Any, tmp_path: Path, name: str
+) -> None:
     (asked, *size), category, words, (changed, *new_size) = STEPS[name]
     if name == "others' jobs":
         for _ in in_sge.hosts:

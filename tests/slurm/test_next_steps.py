@@ -176,7 +176,7 @@ NO_LIMITS = [
 ]
 
 
-def test_each_category_has_its_next_step_taken_or_a_reason_why_not() -> None:
+def test_each_failure_category_has_a_test_that_follows_its_next_step_or_a_reason_for_none() -> None:
     not_taken = [category for categories in NOT_TAKEN.values() for category in categories.split()]
     assert sorted([*STEPS, *not_taken]) == sorted(failures._TABLE)
 
@@ -226,7 +226,7 @@ def asked(request: pytest.FixtureRequest, small: Any, tmp_path: Path, category: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("category", STEPS)
-def test_workers_come_after_following_the_next_step(
+def test_workers_arrive_once_the_next_step_named_by_the_error_is_taken(
     opened: Opened, small: Any, asked: dict[str, Any], category: str
 ) -> None:
     row = STEPS[category]

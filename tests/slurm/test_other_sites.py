@@ -66,7 +66,7 @@ def test_powered_off_nodes_count_as_room_and_whole_nodes_cost_all_their_cores(si
 
 
 @pytest.mark.thorough
-def test_powered_off_nodes_have_the_remaining_cpus_of_a_shared_partition(site: Site) -> None:
+def test_all_cpus_of_powered_off_nodes_count_as_room(site: Site) -> None:
     site(nodes=4, cloud=2)
     run = slurm_commands.commands()
     room = SlurmSpec(memory_mb=400).require_room(8, 1, run=run)
@@ -171,7 +171,9 @@ def test_a_full_disk_of_the_controller_is_waited_for_and_named(site: Site, opene
 
 
 @pytest.mark.thorough
-def test_a_time_limit_cut_by_a_plugin_is_listed_as_change_and_cause_of_the_end(site: Site, opened: Opened) -> None:
+def test_a_time_limit_shortened_by_a_slurm_plugin_is_reported_as_changed_and_as_cause_of_the_end(
+    site: Site, opened: Opened
+) -> None:
     slurm = site()
     cluster = opened(partition="capped", walltime="01:00:00")
     cluster.scale(1, 1)

@@ -47,7 +47,7 @@ class _Heard(Runner):
 @pytest.mark.parametrize(
     "group", [None, pytest.param(SecondGroup("merge", 1, 1, 600, 400), marks=pytest.mark.thorough)]
 )
-def test_the_code_of_a_slurm_cluster_runs_as_it_stands(
+def test_the_code_generated_for_a_slurm_cluster_runs_unchanged(
     in_slurm: Any, tmp_path: Path, group: SecondGroup | None
 ) -> None:
     chosen = Configuration(2, 1, 400, 10.0, 9.0, 11.0, 0.1)

@@ -17,7 +17,9 @@ from scalescope.slurm import jobs as slurm_jobs
 HOLDS_MEMORY = f"{sys.executable} -S -c 'import time; kept = bytearray(60 << 20); time.sleep(600)'"
 
 
-def test_facts_of_jobs_come_from_squeue_and_sstat_without_accounting(in_slurm: Any, tmp_path: Path) -> None:
+def test_facts_of_jobs_are_read_from_squeue_and_sstat_where_slurm_keeps_no_accounting(
+    in_slurm: Any, tmp_path: Path
+) -> None:
     label = new_label()
     common = ("-J", label, f"--comment={label}", "--mem=200")
     running = in_slurm.submit(*common, "--gres=gpu:1", command=HOLDS_MEMORY)
@@ -48,7 +50,7 @@ def test_facts_of_jobs_come_from_squeue_and_sstat_without_accounting(in_slurm: A
     assert any("MaxRSS" in text for text in facts["absent"])
 
 
-def test_cancelling_leaves_a_job_of_another_label(in_slurm: Any) -> None:
+def test_cancelling_does_not_touch_a_job_with_another_label(in_slurm: Any) -> None:
     run = slurm_commands.commands()
     label = new_label()
     mine, foreign = in_slurm.submit("-J", label), in_slurm.submit("-J", label + "0")

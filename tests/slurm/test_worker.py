@@ -130,7 +130,7 @@ class TestRunning:
             ("", {"command": "true prefect flow-run execute"}, ("left its flow run unfinished",)),
         ],
     )
-    async def test_a_failed_job_or_an_unfinished_flow_run_is_crashed_with_its_reason(
+    async def test_a_failed_job_or_an_unfinished_flow_run_is_set_to_crashed_with_its_reason(
         self, bench: WorkerBench, command: str, given: dict[str, Any], says: tuple[str, ...]
     ) -> None:
         async with bench.worker() as worker:
@@ -336,7 +336,7 @@ class TestAdoption:
         assert flow_run.state is not None
         assert flow_run.state.is_crashed()
 
-    async def test_a_flow_run_whose_worker_died_before_submission_is_crashed(self, bench: WorkerBench) -> None:
+    async def test_a_flow_run_whose_worker_died_before_submission_is_set_to_crashed(self, bench: WorkerBench) -> None:
         async with bench.worker("first"):
             pass
         run = await bench.scheduled("true")

@@ -99,7 +99,7 @@ def test_without_a_kubernetes_configuration_kr8s_is_not_imported(tmp_path: Path)
     assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
-def test_a_kubernetes_that_does_not_answer_is_reported_and_not_a_failure(
+def test_a_kubernetes_that_does_not_answer_is_reported_without_failing_the_reap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("kr8s")

@@ -12,7 +12,7 @@ from scalescope import owner as owners
 from scalescope.owner import Owner
 
 
-def test_the_current_process_is_here_and_alive() -> None:
+def test_the_current_process_counts_as_alive_and_on_this_host() -> None:
     owner = Owner.current()
     assert (owner.pid, owner.is_here, owner.is_alive()) == (os.getpid(), True, True)
     assert owner == Owner.current() == Owner.of(os.getpid())
@@ -27,7 +27,7 @@ def test_a_changed_system_clock_does_not_make_an_owner_dead(monkeypatch: pytest.
     assert Owner.current() == owner
 
 
-def test_an_owner_on_another_host_or_in_another_container_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_on_another_host_or_in_another_container_counts_as_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner.current()
     for number in range(3):  # name, name space, machine
         words = owner.host.split()
@@ -37,7 +37,7 @@ def test_an_owner_on_another_host_or_in_another_container_is_not_here(monkeypatc
     assert not owner.is_here
 
 
-def test_an_owner_from_before_a_reboot_is_dead() -> None:
+def test_an_owner_from_before_a_reboot_counts_as_dead() -> None:
     owner = Owner.current()
     before = replace(owner, host=" ".join([*owner.host.split()[:3], "another-boot"]))
     assert (before.is_here, before.is_alive()) == (True, False)

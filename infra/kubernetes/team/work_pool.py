@@ -15,8 +15,8 @@ from prefect_kubernetes.worker import KubernetesWorker
 
 KUSTOMIZATION = Path(__file__).with_name("kustomization.yaml")
 DATA = "/data"
-"""Where the claim of namespace.yaml is mounted. Leases are not there: a pod's processes end with it, and a cluster has
-its own."""
+"""Where the claim of namespace.yaml is mounted. Leases are not there: a pod's processes end with the pod, and each
+cluster carries its own lease."""
 
 DEFAULTS: dict[str, Any] = {
     "service_account_name": "scalescope",
@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "memory_request": "2Gi",
     "memory_limit": "2Gi",
 }
-GPUS = "GPUs of the flow's own pod. Workers of Dask have theirs: this is for flows that compute by themselves."
+GPUS = "GPUs of the flow's own pod, for flows that compute by themselves; Dask's workers get theirs elsewhere."
 SELECTOR = "Labels of the nodes for the flow's own pod."
 TOLERATIONS = "Taints that the flow's own pod tolerates, as Kubernetes writes them."
 

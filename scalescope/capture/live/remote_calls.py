@@ -1,6 +1,6 @@
 """Calls functions on a scheduler, and on workers through it: directly, or by an existing client.
 
-A new client can talk only to schedulers of nearly its own release, and appears in their records.
+No new client is made: it could talk only to schedulers of nearly its own release, and would appear in their records.
 """
 
 from __future__ import annotations

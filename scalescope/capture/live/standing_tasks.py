@@ -30,7 +30,7 @@ from scalescope.sent_code import SENT
 
 ANSWER_S = 2.0  # seconds within which a worker must answer
 ASKED = 5  # largest number of workers that are asked why they do not start their tasks
-BUSY_CORES = 0.5  # a worker that uses at least so many cores counts as computing, whatever its call stacks show
+BUSY_CORES = 0.5  # a worker that uses at least this many cores counts as computing, whatever its call stacks show
 SAYS = "processing, says the scheduler; its worker"
 # By file of `distributed`: the class whose object a task waits for if it waits in this file.
 WAITED_FOR = {
@@ -59,7 +59,7 @@ class RemoteCalls(Protocol):
 
 @dataclass(frozen=True)
 class StandingTask:
-    """A task that has neither ended nor moved."""
+    """A task that has not ended, on a cluster on which nothing moves."""
 
     key: str
     worker: str  # address of its worker; empty if it has none
@@ -78,7 +78,7 @@ class Hang:
     since: float  # time at which a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
     beyond: int  # tasks that are not listed
-    computing: tuple[str, ...]  # workers that use a core, so that their tasks may only be slow
+    computing: tuple[str, ...]  # workers that use a core, so that their tasks may just be slow
     hints: tuple[str, ...]
 
 

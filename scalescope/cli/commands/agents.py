@@ -19,7 +19,7 @@ def skill(
         str,
         option(
             metavar="DIR",
-            help="Write the skill to DIR/scalescope/SKILL.md, such as the folder where your agent looks for skills.",
+            help="Write the skill to DIR/scalescope/SKILL.md. DIR: the folder where your agent looks for skills.",
         ),
     ] = "",
 ) -> None:

@@ -97,8 +97,8 @@ def fix(
     """Patch a script if a finding has a remedy in code or a setting, and prove that it is faster and does the same.
 
     The script runs in copies of its folder: once to record it, then with and without each patch in turn. A patch that
-    is not proven is withdrawn. Your files are not written without --apply; the patch is saved next to the script. A
-    setting that stands in no file is printed as an option of the command.
+    is not proven is withdrawn. Your files are not written without --apply; the patch is saved next to the script. If
+    the remedy is a setting that is in no file, it is printed as an option of the command.
     Options stand before the script; words after the script are its arguments.
     """
     from scalescope.fixing import applying
@@ -136,7 +136,7 @@ def fix(
 def fix_subject(
     subject: Subject, *, budget_s: float = 0.0, side_effects: bool = False, yes: bool = False, keeps: bool = True
 ) -> tuple[Fix, str]:
-    """Fix the subject, with progress on standard error; also return the patch file, which is empty if none is kept."""
+    """Fix the subject, with progress on standard error; also return the patch file's path, empty if none is kept."""
     from scalescope.fixing import applying, running
 
     found = running.fix(

@@ -36,7 +36,7 @@ def leases(as_json: Json = False) -> None:
         print_table(("lease", "backend", "since", "owner"), rows)
         text = f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
         if orphans := sum(owned is False for _, owned, _ in told):
-            text += f"; {orphans} whose run is gone: `scalescope reap` removes what these runs left"
+            text += f"; {orphans} whose run is gone: `scalescope reap` removes what was left behind"
         say(text, "dim")
         for error in broken:
             say_error(str(error))

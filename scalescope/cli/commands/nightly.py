@@ -41,8 +41,8 @@ def nightly(
     """Run the suite once, and say which workloads got worse since earlier nights, by how much, and why.
 
     Each change is rerun before it is reported: tonight's environment against the last good night's, in pairs, on this
-    machine. For each confirmed change, the package and release that brought it are searched. Ctrl-C stops a night; the
-    same command continues it within 12 hours.
+    machine. For each confirmed change, the package and release that brought it are looked for. Ctrl-C stops a night;
+    the same command continues it within 12 hours.
 
     Example: scalescope nightly --small -e 'dask[distributed]' -c local -a workers=4
     """

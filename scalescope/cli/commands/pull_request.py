@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Least change that is reported; more than for `compare`, because a comment interrupts people
 LEAST = 0.05
-# Parameters of a comparison that the command sets, or has in another form
+# Parameters of a comparison that this command sets itself, or takes in another form
 OWN = (
     *("values", "a", "b", "run", "environment", "others_code"),
     *("alpha", "smallest_effect", "metric", "report", "fresh"),
@@ -79,8 +79,8 @@ def pull_request(
         str,
         option(
             metavar="FILE",
-            help="Run nothing: bring the comment on the pull request up to date with this answer. Needs a token in "
-            "SCALESCOPE_GITHUB_TOKEN or SCALESCOPE_GITLAB_TOKEN; without one, nothing is done.",
+            help="Run nothing: write the answer in this file (from --output) as a comment on the pull request. Needs a "
+            "token in SCALESCOPE_GITHUB_TOKEN or SCALESCOPE_GITLAB_TOKEN; without one, nothing is done.",
         ),
     ] = "",
     as_json: Json = False,
@@ -88,8 +88,8 @@ def pull_request(
 ) -> None:
     """Say whether a pull request makes a workload slower, and why: both commits run in interleaved pairs.
 
-    In a job of GitHub, the answer is added to its summary, and the lines of causes get a warning. Comment in a step of
-    its own: the code of the pull request must not see the token.
+    In a GitHub job, the answer is added to the job's summary, and each line that is a cause gets a warning. Run
+    --comment in a separate step: the code of the pull request must not see the token.
     """
     from scalescope.environments import git
     from scalescope.pull_requests import measuring
@@ -139,7 +139,7 @@ def _tell(found: PullRequestAnswer) -> None:
 
 
 def _comment(found: PullRequestAnswer) -> None:
-    """Comment on the pull request, if there is one and the token may; else say why not."""
+    """Comment on the pull request; say why not if there is none, or if the token does not permit it."""
     from scalescope.pull_requests import comments
 
     where = comments.discussion()
@@ -151,6 +151,6 @@ def _comment(found: PullRequestAnswer) -> None:
     except InfrastructureError as error:
         if error.category != "token":
             raise
-        say(f"No comment was written (the answer is in the job summary): {error.line}", "yellow")
+        say(f"No comment was written (the step that compared the commits printed the answer): {error.line}", "yellow")
         return
     say(f"Comment {done}." if done else "Nothing new to comment.")

@@ -22,7 +22,7 @@ def report(
         str,
         option(
             metavar="KEY",
-            help="Trial of the run to show in detail (default: one of the worst point).",
+            help="Trial of the run to show in detail (default: a trial of the worst point).",
         ),
     ] = "",
 ) -> None:

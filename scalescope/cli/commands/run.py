@@ -39,7 +39,7 @@ OWN_OPTIONS = (
 )
 
 
-FEW = 2  # most clusters shown in full; if there are more, only the one with the most worker time is
+FEW = 2  # most clusters shown in full; if there are more, only that with the most worker time is shown in full
 
 
 def run(
@@ -122,14 +122,14 @@ def run(
 class _Asked:
     required: list[Requirement]
     report: str
-    store: str | None  # None keeps nothing
+    store: str | None  # address of the store; None: nothing is kept
     fix: bool
     brief: bool
     as_json: bool
 
 
 def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
-    """Print what was found, then store it; return the exit status by the requirements."""
+    """Print what was found, then store it; return the exit status that the requirements give."""
     answers: tuple[RequirementAnswer, ...] = ()
     status: int = ExitStatus.OK
     if asked.required:

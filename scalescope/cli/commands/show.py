@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scalescope.studies.requirement import Requirement
 
 LINE = 90  # most characters of an answer in the list
-WIDE = 100  # columns of the narrowest terminal on which the list has all its columns
+WIDE = 100  # least width of a terminal, in characters, for which the list has all its columns
 
 
 app = typer.Typer(
@@ -150,7 +150,7 @@ def show_run(
 
 
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
-    """Exit status of a run without requirements; without valid trials and causes, FAILED blames the workload."""
+    """Exit status of a run without requirements; if no trial is valid and no cause known: FAILED if a trial failed."""
     states = {trial.state for trial in trials if not trial.warmup}
     known = bool(verdict.findings) and not verdict.findings[0].limits_trust and TrialState.INVALID in states
     if states and TrialState.VALID not in states and not known:

@@ -1,4 +1,4 @@
-"""The commands of studies (`find-threshold`, `find-release`, `compare`), made from `STUDIES`."""
+"""The commands of studies, such as `find-threshold` and `compare`, made from `STUDIES`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Any cluster class that can be imported."""
+"""Clusters of any class that can be imported."""

@@ -1,4 +1,4 @@
-"""Any cluster class that can be imported."""
+"""Clusters of any class that can be imported."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _logger = logging.getLogger(__name__)
 class CustomCluster(ObservedCluster[CustomSpec]):
     """A cluster of a class outside Scalescope, scaled by that class's `scale`."""
 
-    shows: ClassVar[str] = "the behaviour of the machines behind that class"
-    cannot_show: ClassVar[str] = "why workers do not start, or disappear: only that class could tell"
+    shows: ClassVar[str] = "the behaviour of the machines that the cluster class uses"
+    cannot_show: ClassVar[str] = "why workers do not start, or disappear: only the cluster class could tell"
 
     def __init__(self, spec: CustomSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)

@@ -36,7 +36,7 @@ class CustomSpec(ClusterSpec):
         Mapping[str, str],
         Parameter(
             "Secret arguments: name of the argument (`options.key` for a nested one) and the environment variable that "
-            "holds its value. A block stores the values instead, encrypted."
+            "holds its value. A Prefect block stores the values instead, encrypted."
         ),
     ] = field(default_factory=dict)
     start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0
@@ -54,7 +54,7 @@ class CustomSpec(ClusterSpec):
         self.arguments_with(self.secrets)
 
     def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """All arguments, with these secrets; `InvalidField` if an argument has the place of a secret."""
+        """All arguments, with these secrets added; raises `InvalidField` if an argument already has a secret's name."""
         arguments = copy.deepcopy(dict(self.arguments))
         for name, value in values.items():
             place, last = _place(arguments, name)

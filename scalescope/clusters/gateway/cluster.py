@@ -30,7 +30,7 @@ CLOSE_TIMEOUT_S = 8.0
 PATIENCE_S = 60.0  # seconds to wait for a server that is away while its cluster is in use
 CHECK_S = 2.0  # seconds between two questions to the server while workers are awaited
 WATCH_S = 5.0  # seconds between two questions during a trial
-LEAST_SILENT_S = 5.0  # shortest silence of the server, in seconds, that can spoil a trial
+LEAST_SILENT_S = 5.0  # shortest silence of the server, in seconds, that makes a trial invalid
 NO_ANSWER = "waiting for the server of Dask Gateway, which does not answer"
 
 _logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         return self._was_away()
 
     def close(self) -> None:
-        """Ask the server to stop the cluster; the server finishes this even if we no longer wait."""
+        """Ask the server to stop the cluster; the server goes on even if this process stops waiting."""
         self._disconnect()
         with self._asking:
             server, self._server = self._server, None
@@ -231,7 +231,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def _was_away(self) -> str:
         if not self._silent:
             return ""
-        cause = "results come through the server's proxy, and the server may end the cluster: the trial does not count"
+        cause = "results come through its proxy, and it may have ended the cluster, so the trial does not count"
         where, next_step = self._gateway().address, "ask the administrator for the server's log"
         return str(ClusterError(self._silent, where=where, cause=cause, next_step=next_step))
 

@@ -45,7 +45,7 @@ class GatewaySpec(ClusterSpec):
         Mapping[str, str],
         Parameter(
             "Secret (`password` for `basic`, `api_token` for `jupyterhub`) and environment variable that holds it. "
-            "A block stores the value instead, encrypted."
+            "A Prefect block stores the value instead, encrypted."
         ),
     ] = field(default_factory=dict)
     options: Annotated[

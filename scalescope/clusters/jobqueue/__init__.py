@@ -1,1 +1,1 @@
-"""Clusters whose workers are jobs of a batch system: Slurm, and six others that are data (`systems`)."""
+"""Clusters whose workers are jobs of a batch system: Slurm, and six others that `systems` describes."""

@@ -49,7 +49,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job that was submitted."""
+    """A job that the batch system accepted."""
 
     id: str  # number or name in the batch system
     name: str  # name in this cluster; its workers are `NAME-0`, `NAME-1` and so on
@@ -75,7 +75,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
     )
     cannot_show: ClassVar[str] = (
-        "what other users do to its nodes and network meanwhile: repeat trials, and compare points of one run only"
+        "what other users do to the nodes and network meanwhile: repeat trials, and compare points of one run only"
     )
 
     dask_config: ClassVar[Mapping[str, Any]] = NO_HTTP
@@ -276,7 +276,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._replaced += len(ended)
         if not error.may_return or not ended or self._replaced > self.spec.replace_jobs:
             raise error
-        words = f"replaced: {plural(len(ended), 'job')}: {error.what}"
+        words = f"{plural(len(ended), 'job')} replaced: {error.what}"
         _logger.warning("%s", words)
         self.report(words)
         self._cancel([job.id for job in ended])
@@ -395,7 +395,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     @abstractmethod
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        """Submit jobs until the cluster closes; yields size, job and number of each that is accepted."""
+        """Submit jobs until the cluster closes; yields the size, job and number of each accepted job."""
 
     @abstractmethod
     def _cancel(self, job_ids: Sequence[str]) -> None:

@@ -15,8 +15,8 @@ from scalescope.model.cluster import ClusterSpec, Text
 from scalescope.model.parameters import Parameter
 from scalescope.model.site_config import SiteConfig
 
-# These texts are written into the job script: they may not contain blanks, quotes or shell syntax, nor begin with a
-# hyphen, like an option.
+# Names and paths are written into the job script: they may not contain blanks, quotes or shell syntax (`_PATH` allows
+# variables), nor begin with a hyphen, like an option.
 NAME = partial(Text, accepts=re.compile(r"(?!-)[\w.+@:/-]+").fullmatch, allowed="letters, digits and . _ + - @ : /")
 _PLAIN_PATH = partial(Text, accepts=re.compile(r"(?!-)[\w./:+@~-]+").fullmatch, allowed="a path without blanks")
 _PATH = partial(
@@ -59,7 +59,7 @@ class JobQueueSpec(ClusterSpec):
     job_class: ClassVar[str] = ""  # class of dask-jobqueue that writes the job scripts, as `module:Class`
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # notations of a time limit that the system accepts
     clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these notations, for messages
-    status: ClassVar[StatusCommand | None] = None  # command that prints job states; None: asked otherwise
+    status: ClassVar[StatusCommand | None] = None  # command that prints job states; None: a cluster class asks
     memory_required: ClassVar[bool] = True  # True if a job must say how much memory it needs
 
     account: Annotated[str, NAME("Account that pays for the jobs.")] = ""
@@ -101,7 +101,7 @@ class JobQueueSpec(ClusterSpec):
     interface: Annotated[str, NAME("Network interface of the workers, such as ib0, and of the scheduler.")] = ""
     scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, if not the workers'.")] = ""
     local_directory: Annotated[
-        str, _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, never a network file system.")
+        str, _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, if possible a local disk.")
     ] = ""
     shared_directory: Annotated[
         str,
@@ -160,7 +160,7 @@ class JobQueueSpec(ClusterSpec):
         limit = self.walltime_s
         if self.lifetime_s + self.lifetime_stagger_s > limit:
             raise InvalidField(
-                "cluster.lifetime_s", self.lifetime_s, f"with lifetime_stagger_s at most the walltime, {limit:g} s"
+                "cluster.lifetime_s", self.lifetime_s, f"with lifetime_stagger_s, at most the walltime, {limit:g} s"
             )
         if self.lifetime_stagger_s > self.lifetime_s:
             raise InvalidField("cluster.lifetime_stagger_s", self.lifetime_stagger_s, "at most cluster.lifetime_s")

@@ -156,15 +156,15 @@ class BatchCluster(JobQueueCluster):
 
     def _started(self, missing: int, jobs: int, more: str = "") -> PendingWorkers:
         self._waiting_since = None
-        words = f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}{self._changed()}"
+        words = f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} have started{more}{self._changed()}"
         return PendingWorkers(words)
 
     def _wait(
         self, pending: Sequence[str], reasons: str, running: int, release: str = "", step: str = ""
     ) -> PendingWorkers:
-        """`release`: the command that releases such a job, if the jobs are held."""
+        """`release`: the command that releases the first job; empty unless all of them are held."""
         how = "held" if release else "waiting"
-        let_go = f"; `{release}` releases the job if you held it, once the reason is mended" if release else ""
+        let_go = f"; `{release}` releases the job if you held it, once the reason is gone" if release else ""
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"
         return self._in_queue(pending, words, running, release, step)
 
@@ -187,7 +187,7 @@ class BatchCluster(JobQueueCluster):
         if self._waiting_since is None:
             self._waiting_since = now
         if running:
-            words += f"; {plural(running, 'job')} of this cluster already run"
+            words += f"; already running: {plural(running, 'job')} of this cluster"
         if now - self._waiting_since > self.spec.queue_timeout_s:
             step = f"{step or _AGAIN}; or raise `cluster.queue_timeout_s`"
             if release:

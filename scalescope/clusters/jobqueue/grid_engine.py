@@ -1,4 +1,4 @@
-"""Asks Grid Engine for jobs. Formats are those of Son of Grid Engine 8.1 (`qstat(1)`)."""
+"""Asks Grid Engine about its jobs and queues. Formats are those of Son of Grid Engine 8.1 (`qstat(1)`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB_STATES = {
     "z": "finished",
     "d": "deleted",
     "E": "start-failed",
-    "h": "held",  # waits; if it is running, the hold applies to the next run
+    "h": "held",  # waits; the hold of a running job applies to its next run
     "q": "waiting",
     "w": "waiting",
     "s": "suspended",  # suspended by qmod
@@ -96,7 +96,7 @@ class GridEngineJob:
 
 
 class GridEngine:
-    """The Grid Engine named by these environment variables; by default by those of this process."""
+    """The Grid Engine that these environment variables identify; by default, those of this process."""
 
     def __init__(self, variables: Mapping[str, str] | None = None, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -105,7 +105,7 @@ class GridEngine:
             self.variables = dict(variables)
 
     def ask(self, *command: str) -> str:
-        """Output of a command, whatever its exit status, which for `qalter -w v` is part of the answer."""
+        """Output of a command, even if its exit status is not 0: `qalter -w v` answers with other statuses, too."""
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         try:
             done = subprocess.run(
@@ -136,7 +136,7 @@ class GridEngine:
         return found
 
     def queue_states(self) -> dict[str, tuple[str, str]]:
-        """State letters, and the reason of an error state, by queue and host (`all.q@node1`); without normal queues."""
+        """State letters and reason of error of the queues that are not normal, by queue and host (`all.q@node1`)."""
         queues = self._qstat("-f", "-explain", "E").iter("Queue-List")
         states = {each.findtext("name") or "": (each.findtext("state") or "", each) for each in queues}
         return {
@@ -189,7 +189,7 @@ class GridEngine:
     def remove(
         self, label: str, numbers: Collection[str], folder: str, *, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[str], list[str]]:
-        """Delete our jobs until none is left. Returns numbers: deleted, ours still there, others of that name."""
+        """Delete our jobs until none is left. Returns numbers of deleted jobs, our jobs left, and others' jobs."""
         deleted: dict[str, None] = {}
         began = time.monotonic()
         while True:
@@ -237,7 +237,7 @@ def in_words(states: str, why: str = "") -> str:
 
 
 def asked(script: str) -> JobTerms:
-    """What a job script asks for; the last directive counts."""
+    """Terms that a job script requests; of repeated directives, the last counts."""
     text = "\n".join(line[2:] for line in script.splitlines() if line.startswith("#$"))
     limits, queues = re.findall(r"\bh_rt=([\d:]+)", text), re.findall(r"(?:^|\s)-q (\S+)", text)
     slots, projects = re.findall(r"(?:^|\s)-pe \S+ (\d+)(?!\S)", text), re.findall(r"(?:^|\s)-P (\S+)", text)

@@ -51,8 +51,8 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
         "python": shlex.quote(spec.python or sys.executable),
     }
     options |= spec.job_options(request)
-    job_class = resolve_name(spec.job_class)  # not inside `set`, which would discard defaults that the import adds
-    # Only the fields of `spec` count: dask-jobqueue would fill empty ones from its configuration.
+    job_class = resolve_name(spec.job_class)  # before `set`, which would discard defaults that the import adds
+    # Only the fields of `spec` count; otherwise, dask-jobqueue would fill empty ones from its configuration.
     names = site_config.FIELDS.keys() | site_config.LEFT_OUT.keys()
     config = {f"jobqueue.{spec.kind}.{name}": None for name in names}
     with warnings.catch_warnings(), dask.config.set(config):
@@ -87,7 +87,7 @@ def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
 
 
 def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
-    # dask-jobqueue divides the cores of the job by its workers.
+    # Without --nthreads, dask-jobqueue divides the cores of the job by its workers.
     arguments = ["--nthreads", str(request.threads)] if spec.cores else []
     if request.dask_cuda:
         arguments += ["--no-dashboard", "--preload", "scalescope.clusters.no_http"]

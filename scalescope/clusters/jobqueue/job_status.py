@@ -40,11 +40,11 @@ class StatusCommand:
     """A command that prints the states of jobs, and how its output is read."""
 
     command: str  # `{}` stands for the numbers of jobs
-    job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
+    job: re.Pattern[str]  # matches one job of the output; groups: `id`, `state` and `reason`
     states: Mapping[str, str]  # states by category, separated by blanks, as in the system's manual
-    gone: re.Pattern[str]  # output for jobs that are no longer known
+    gone: re.Pattern[str]  # matches output about jobs that the system has forgotten
     release: str  # command that releases a held job; `{}` stands for its number
-    # The terms of a job, with the groups `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
+    # Match terms of a job; groups: `time` (s or h:m:s), `partition`, `account`, `cores` and `memory` (MB)
     terms: tuple[re.Pattern[str], ...] = ()
     between: str = " "  # separator of the numbers of jobs
     takes_one: bool = False  # True if the command takes a single job
@@ -58,7 +58,7 @@ class StatusCommand:
         return self.command.partition(" ")[0]
 
     def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
-        """The status of those of these jobs that the system knows; None if it gives no answer."""
+        """The status of each of these jobs that the system knows; None if it gives no answer."""
         known: list[JobStatus] = []
         for each in [[job_id] for job_id in job_ids] if self.takes_one else [job_ids]:
             if (found := self._ask(each)) is None:
@@ -154,7 +154,7 @@ HTCONDOR = StatusCommand(
         r"(?:undefined|(?P<reason>.*))$",
         re.MULTILINE,
     ),
-    # JobStatus in the HTCondor 24 manual (job attributes); state 0 stands only in HTCondor's source code
+    # JobStatus in the HTCondor 24 manual (job attributes); only HTCondor's source code names state 0
     {"waiting": "0 1", "held": "5", "running": "2", "suspended": "7", "ending": "6", "ended": "3 4"},
     re.compile(r"(?!)"),  # condor_q writes nothing about unknown jobs, and succeeds
     "condor_release {}",
@@ -167,7 +167,7 @@ OAR = StatusCommand(
         r"(?:(?:(?!^Job_Id: ).)*?^    message = (?P<reason>[^\n]*))?",
         re.MULTILINE | re.DOTALL,
     ),
-    # oarstat and the scheme of the database of OAR 2.5.9
+    # oarstat and the database schema of OAR 2.5.9
     {
         "waiting": "Waiting toLaunch toAckReservation",
         "held": "Hold",

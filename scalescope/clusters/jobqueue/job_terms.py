@@ -49,7 +49,7 @@ def in_words(changes: dict[str, str], system: str) -> str:
 
 
 def _time(seconds: float) -> str:
-    return "no end" if math.isinf(seconds) else duration(seconds)
+    return "infinity" if math.isinf(seconds) else duration(seconds)
 
 
 def clock_s(text: str) -> float:

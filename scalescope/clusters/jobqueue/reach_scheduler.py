@@ -13,7 +13,7 @@ TIMEOUT_S = 5.0
 
 
 def main(address: str, *credentials: str) -> int:
-    """Connect to `tls://10.0.0.1:8786`, with the files of authority, certificate and key; returns the exit status."""
+    """Connect to `address` (such as `tls://10.0.0.1:8786`); `credentials`: files of authority, certificate and key."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_S) as connection:

@@ -1,4 +1,4 @@
-"""Removes what a dead driver left of its jobs and their shared folder. Only Slurm and Grid Engine can be asked."""
+"""Removes the jobs of a dead driver, and the folder shared with them; only Slurm and Grid Engine tell what is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GONE_S = 40.0  # seconds for jobs to leave the queue; Slurm's KillWait is 30 by 
 
 _Left = tuple[
     list[str], list[str], list[str]
-]  # numbers of cancelled jobs, of jobs still there, and of other jobs of that name
+]  # numbers of cancelled jobs, of jobs still there, and of others' jobs with the same name
 
 
 def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:

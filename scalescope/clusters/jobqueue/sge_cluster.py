@@ -26,7 +26,7 @@ from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
-# The next step for the user, by the category of the jobs' end.
+# The next step for the user, by the category of the error.
 _LOOK_AT = {
     "jobs-gone": "look at `cluster.python`, `cluster.prologue` and `cluster.interface`, and at the limits of the queue",
     "start-failed": "look at the folders that `cluster.directives_add` names, or ask the administrators",
@@ -58,7 +58,7 @@ class SgeCluster(BatchCluster):
         name = self.spec.parallel_environment
         rule = self._patiently(lambda: self._engine.allocation_rule(name)) if name else _ONE_HOST
         if rule != _ONE_HOST:
-            scattered = f"its allocation rule {rule} may spread a job's slots over hosts; all workers of a job need one"
+            scattered = f"its allocation rule {rule} may spread a job over hosts, but a job's workers need one host"
             raise ClusterError(
                 f"jobs of workers cannot use the parallel environment {name}",
                 where="cluster.parallel_environment",
@@ -192,5 +192,5 @@ class SgeCluster(BatchCluster):
 
 
 def _list(reasons: Sequence[str]) -> str:
-    more = f"; {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
+    more = f"; {plural(len(reasons) - SHOWN, 'more reason')}" if len(reasons) > SHOWN else ""
     return "; ".join(reasons[:SHOWN]) + more

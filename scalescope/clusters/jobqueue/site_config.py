@@ -44,7 +44,7 @@ LEFT_OUT: Mapping[str, str] = {
     "log-directory": "logs are in shared_directory, for as long as they are needed",
     **dict.fromkeys(("job-cpu", "ncpus"), "a job asks for its cores, not for {}"),
     **dict.fromkeys(("job-mem", "mem"), "a job asks for memory_mb, not for {}"),
-    "use-stdin": "it is always so",
+    "use-stdin": "bsub always reads the script from standard input",
 }
 # dask-jobqueue reads these from the configuration when it writes a job script.
 PASSED_ON = ("shebang", "lsf-units", "memory-per-core-property-name", "submit-command-extra", "cancel-command-extra")

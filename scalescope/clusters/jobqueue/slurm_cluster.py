@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scalescope.slurm.capacity import SlurmCapacity
 
-SUBMISSIONS = 8  # most sbatch commands that run at the same time
+SUBMISSIONS = 8  # largest number of sbatch commands that run at the same time
 NODES_S = 10.0  # seconds between two checks whether nodes are back
 ASKED = "Scalescope asked for this start (--begin): Slurm expects room for all jobs of the cluster by then"
 
@@ -107,7 +107,7 @@ class SlurmCluster(JobQueueCluster):
         return self.spec.require_room(self._workers, self._threads, run=self._run, ours=ours)
 
     def _give_back(self) -> list[int]:
-        """Cancel all jobs; returns their sizes."""
+        """Cancel all jobs; returns the number of workers of each."""
         sizes = [job.workers for job in self._jobs]
         self._cancel([job.id for job in self._jobs])
         self._jobs = []

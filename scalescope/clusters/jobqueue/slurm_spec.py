@@ -40,7 +40,7 @@ class SlurmSpec(JobQueueSpec):
         re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
-    # Seconds that started workers wait for missing ones. Then, or at once if Slurm expects longer, all jobs requeue.
+    # Most seconds that started workers wait for missing ones. If Slurm expects a longer wait, all jobs requeue at once.
     hold_s: ClassVar[float] = 600.0
 
     partition: Annotated[
@@ -123,7 +123,7 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def cores_per_worker(self, threads: int) -> float:
-        """Cores that jobs occupy: whole nodes if jobs do not share nodes, else as requested; asks Slurm once."""
+        """Cores that a worker occupies: whole nodes if jobs share no nodes, else as requested; asks Slurm once."""
         whole = _cores_of_whole_nodes(self._room)
         return whole / self.job_workers if whole else super().cores_per_worker(threads)
 
@@ -164,7 +164,7 @@ class SlurmSpec(JobQueueSpec):
         return capacity
 
     def closed_nodes(self, *, run: Run) -> dict[str, tuple[str, str]]:
-        """State and reason of nodes that are down or drained, among the nodes that its jobs may use."""
+        """State and reason of the down or drained nodes among those that jobs of this cluster may use."""
         return self._room.closed_nodes(run)
 
     @property

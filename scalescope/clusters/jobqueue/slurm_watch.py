@@ -72,7 +72,7 @@ class JobWatch:
         self._terms: dict[str, JobTerms] = {}  # terms asked for, by number of the job
         self._dismissed: set[str] = set()
         self._ran: set[str] = set()  # numbers of jobs that have been seen running
-        self._waiting_since: float | None = None  # by `clock`: since when jobs of ours have been waiting
+        self._waiting_since: float | None = None  # time by `clock` at which our jobs began to wait
         self._ending_since: dict[str, float] = {}
         self._complete = True
         self._changed_at = self._next_look = self._answered_at = clock()
@@ -169,7 +169,7 @@ class JobWatch:
         if self._pending():
             self._waited_s()
         elif any(job.started for job in self._ours() if job.outcome not in _NODE_LOST):
-            self._waiting_since = None  # not if jobs were lost with nodes that failed: their successors wait on
+            self._waiting_since = None  # a job lost with its node does not end the wait: its successor waits on
         with suppress(CommandSilent):
             lacks = any(failures.lacks_nodes(job.why) for job in self._pending())
             self.closed = self._closed_nodes() if lacks else {}
@@ -344,7 +344,7 @@ class JobWatch:
             text += f"; {failures.nodes_in_words(self.powering)}"
         text += self._history()
         if started := sum(job.state == "RUNNING" for job in self._ours()):
-            text += f"; {plural(started, 'job')} of this cluster already run"
+            text += f"; already running: {plural(started, 'job')} of this cluster"
         if estimate is None:
             return f"{text}; Slurm gives no estimate of the start"
         text += f"; estimated start {_minute(estimate)}"
@@ -354,7 +354,7 @@ class JobWatch:
     def _history(self) -> str:
         """What happened to earlier jobs of this cluster, and which terms Slurm changed."""
         lost = [job for job in self._jobs.values() if job.id in self._dismissed and job.state in _NODE_LOST]
-        told = f"{plural(len(lost), 'job')} ended earlier because nodes failed or never came: {_places(lost)}"
+        told = f"{plural(len(lost), 'job')} ended earlier because nodes failed or never came up: {_places(lost)}"
         changed = in_words(self.changes, "Slurm")
         return "".join(f"; {words}" for words in (told if lost else "", changed) if words)
 
@@ -364,12 +364,12 @@ class JobWatch:
             return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
         others = Counter(job.state for job in running if job.state != "RUNNING")
         states = "".join(f", {count} of them {state}" for state, count in others.items())
-        words = f"{missing} missing; {plural(len(running), 'job')} of this cluster run{states}{self._history()}"
+        words = f"{missing} missing; {plural(len(running), 'job')} of this cluster started{states}{self._history()}"
         return PendingWorkers(words)
 
 
 def _asked(script: str) -> JobTerms:
-    """What a job script asks for; the last directive counts."""
+    """Terms that a job script requests; of repeated directives, the last counts."""
     found = {_TERMS.get(short, short) or long: value.strip("\"'") for short, long, value in _TERM.findall(script)}
     nodes = found.get("nodes", "1")
     return JobTerms(
@@ -408,14 +408,14 @@ def _with_tail(cause: str, text: str, path: str) -> str:
     if text:
         indented = text.replace("\n", "\n    | ")
         return f"{cause}; the end of {path}:\n    | {indented}"
-    return f"{cause}; " + (f"its error file {path} does not exist or is empty" if path else "it left no error file")
+    return f"{cause}; " + (f"its error file {path} does not exist or is empty" if path else "there is no error file")
 
 
 def _places(jobs: list[SlurmJob]) -> str:
     """Jobs by their nodes: `job 35 on n1, job 36 on n2`."""
     nodes = list(dict.fromkeys(job.nodes for job in jobs))
     shown = [(each, _ids([job for job in jobs if job.nodes == each])) for each in nodes[:_SHOWN_IDS]]
-    more = [f"and jobs on {len(nodes) - _SHOWN_IDS} more nodes"] if len(nodes) > _SHOWN_IDS else []
+    more = [f"and jobs on {plural(len(nodes) - _SHOWN_IDS, 'more node')}"] if len(nodes) > _SHOWN_IDS else []
     return ", ".join([*(ids + (f" on {each}" if each else "") for each, ids in shown), *more])
 
 

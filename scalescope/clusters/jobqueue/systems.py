@@ -1,4 +1,4 @@
-"""Batch systems besides Slurm, as data. Only Grid Engine was tested for real; of the others, only job scripts."""
+"""Batch systems besides Slurm, as data. Only Grid Engine was tested for real; of the others, only job scripts were."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BatchSpec(JobQueueSpec):
     """Jobs of a batch system that has queues; a subclass for each system."""
 
     proven: ClassVar[bool] = False
-    account_option: ClassVar[str] = "account"  # option of the class of dask-jobqueue
+    account_option: ClassVar[str] = "account"  # dask-jobqueue's argument for the account
 
     queue: Annotated[str, _QUEUE] = ""
     resource_spec: Annotated[str, _RESOURCES] = ""

@@ -28,7 +28,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 LOCAL_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - dask makes a folder of its own in it
 EXIT_NO_GPU = 96
 
-CLOSE_TIMEOUT_S = 2.0  # seconds; distributed waits 30 s, and for tasks: longer than the driver waits
+CLOSE_TIMEOUT_S = 2.0  # seconds; distributed's 30 s, and its wait for tasks, are too long for the driver
 
 
 class JobWorker(distributed.Worker):  # type: ignore[misc]

@@ -32,7 +32,7 @@ SILENCE_S = 120.0  # seconds for which a server that has answered before may be 
 FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
-_METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # no data of secrets
+_METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # omits secrets' data
 _CLUSTER = "dask.org/cluster-name"  # the operator's label: differs from ours in a user's copy of our cluster
 _CLEARED_AWAY = (
     "unable to retrieve container logs",
@@ -172,7 +172,7 @@ class Api(ControlPlane):
         return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
 
     def may(self, verb: str, group: str, resource: str) -> bool:
-        """Whether this user may do that in this namespace; `resource` as in `pods` or `pods/log`."""
+        """Whether this user may apply the verb in this namespace; `resource` is, for example, `pods` or `pods/log`."""
         name, _, part = resource.partition("/")
         asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
         version = "authorization.k8s.io/v1"
@@ -213,7 +213,7 @@ class Api(ControlPlane):
         self.delete(GROUP, f"daskworkergroups/{group}")
 
     def delete_cluster(self, label: str, version: str = "") -> None:
-        """Delete a cluster with all its parts; status 409 if it has another resource version."""
+        """Delete a cluster with all its parts; error 409 if its resource version is not `version`."""
         body = {"preconditions": {"resourceVersion": version}} if version else None
         self.delete(GROUP, f"daskclusters/{label}", body)
 
@@ -222,12 +222,12 @@ class Api(ControlPlane):
             self._ask("DELETE", version, url, body=body)
 
     def drop_finalizers(self, label: str) -> None:
-        """Let a cluster that is being deleted go without the operator."""
+        """Remove the finalizers of a deleted cluster, so that it goes away without the operator."""
         with _may_be_gone():
             self._patch(f"daskclusters/{label}", {"metadata": {"finalizers": None}})
 
     def forward(self, pod: str, port: int) -> int:
-        """Forward a port of this machine to a port of a pod until `close`; returns its number."""
+        """Forward a port of this machine to a port of a pod until `close`; returns this machine's port."""
         forward = forwarded(self._api, self.namespace, pod, port, SILENCE_S)
         return self._open.enter_context(self._portal.wrap_async_context_manager(forward))
 
@@ -271,10 +271,10 @@ class Api(ControlPlane):
                 return response.text if text else response.json()
 
         what = f"{method} {url}"
-        return self._call(ask, what) if text else self._patiently(ask, what)  # logs: only the node may be silent
+        return self._call(ask, what) if text else self._patiently(ask, what)  # logs depend on a node: no retry
 
     def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
-        """Call again while the server is silent, or too busy, if it has answered before."""
+        """Call `function`; if the server has answered before, repeat this while it is silent or too busy."""
         known = self._known in self._answered
 
         def is_silent(error: ClusterError) -> bool:

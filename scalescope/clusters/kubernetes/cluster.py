@@ -46,9 +46,9 @@ CONNECT_TIMEOUT_S = 30.0  # seconds for the scheduler to answer
 REPORT_INTERVAL_S = 15.0  # seconds between two reports in the same words
 LOOK_INTERVAL_S = 0.5  # seconds between two looks at the pods
 NODE_NOTICED_S = 50.0  # seconds within which Kubernetes notices a lost node; its default is 40
-LEAST_SILENT_S = 2.0  # shortest silence, in seconds, that can spoil a trial; a busy API server may need one
+LEAST_SILENT_S = 2.0  # shortest silence, in seconds, that makes a trial invalid; a busy server may need 1 s
 
-_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # variables for installing at start
+_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # variables by which pods install packages at start
 _logger = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     """
 
     shows: ClassVar[str] = (
-        "what these nodes do: real pods, their network and accelerators, serialisation, memory, interpreter locks"
+        "what the nodes do: real pods, their network and accelerators, serialisation, memory, interpreter locks"
     )
     cannot_show: ClassVar[str] = (
         "what other pods on the nodes do meanwhile; from outside Kubernetes, results pass through the API server"
@@ -244,7 +244,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
         """Whether exactly these pods are the requested workers."""
-        try:  # with a limit, since this would wait as long as the API server is silent
+        try:  # limited, or this would wait for as long as the API server is silent
             present = self._open().nthreads(callback_timeout=CONNECT_TIMEOUT_S)
             self._present = {str(address): int(number) for address, number in present.items()}
         except (OSError, TimeoutError) as error:
@@ -372,7 +372,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _was_away(self, api: Api) -> str:
         self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s"
-        detail = "from outside, the scheduler is reached through the API server, so this trial does not count"
+        detail = "outside Kubernetes, results come through the API server, so this trial does not count"
         return str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:

@@ -290,7 +290,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "DiskPressure"),
     ("evicted", UNLIKELY, "^Evicted",
      "the node ran short of memory or another resource, and evicted the pod",
-     "request as much as it uses: raise `cluster.{}memory_mb`; `kubectl describe node NODE` shows the pressure"),
+     "request as much as the pod uses: raise `cluster.{}memory_mb`; `kubectl describe node NODE` shows the pressure"),
     ("preempted", UNLIKELY, "^Preempt",
      "a pod of higher priority took the place of this pod",
      "set `cluster.priority_class` to a higher one, or run again when there is room"),

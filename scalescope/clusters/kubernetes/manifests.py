@@ -65,7 +65,7 @@ def group_name(label: str, serial: int, group: str = "") -> str:
 
 
 def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
-    """The custom resource of a cluster, without workers; `label` is its name and its lease's."""
+    """The custom resource of a cluster, without workers; `label` is its name, and the label of its lease."""
     return {
         "apiVersion": GROUP,
         "kind": "DaskCluster",

@@ -66,7 +66,7 @@ def _orphans(api: Api) -> set[str]:
     """Labels of parts (pods, services ...) whose cluster is gone, and which are not being deleted."""
     parts = [metadata for _, _, metadata in api.parts() if "deletionTimestamp" not in metadata]
     labels = {str(each["labels"].get(INSTANCE)) for each in parts}
-    clusters = {each["metadata"]["name"] for each in api.clusters()}  # after the parts, which are made later
+    clusters = {each["metadata"]["name"] for each in api.clusters()}  # read last: clusters are made before parts
     return set(filter(leases.is_label, labels)) - clusters
 
 

@@ -67,7 +67,7 @@ class PodProblem:
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
         if rows and rows[0].outlook is Outlook.ROOM and _NO_NODE.search(self.message):
-            return Outlook.ROOM if _PASSES.search(self.message) else Outlook.NEW_NODE  # ROOM: nodes are busy
+            return Outlook.ROOM if _PASSES.search(self.message) else Outlook.NEW_NODE  # ROOM if waiting helps
         return rows[0].outlook if rows else Outlook.STARTING
 
 

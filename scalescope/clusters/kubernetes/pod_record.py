@@ -18,7 +18,7 @@ from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES, Columns, from_rows
 
-# Largest bytes of logs kept per trial and per pod; LEAST_BYTES of each pod are kept even if there are many pods.
+# Most bytes of logs kept per trial and per pod; LEAST_BYTES of each pod are kept even if there are many pods.
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
 READERS = 8  # threads that read logs at the same time
 _LINE = 80  # bytes of a typical line
@@ -72,7 +72,7 @@ class PodRecord:
     def of_trial(self) -> Columns:
         """Rows of `records.LOGS` since the last call, by time: logs, events, and why containers ended.
 
-        Events and ends begin with `Kubernetes`. `worker`: an address, or the name of a pod without a Dask worker.
+        Events and ends begin with `Kubernetes`. `worker`: a worker's address, `scheduler`, or another pod's name.
         """
         pods = {each["metadata"]["name"]: each for each in self._api.pods(self._label)}
         schedulers = (name for name, each in pods.items() if each["metadata"]["labels"].get(COMPONENT) == "scheduler")

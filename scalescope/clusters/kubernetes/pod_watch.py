@@ -36,9 +36,10 @@ from scalescope.clusters.kubernetes.pod_problems import (
 )
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.words import plural
 
 # Seconds that a problem with outlook UNLIKELY must last before we give up, counted while no pods are ending: ending
-# pods still hold quota, nodes and GPUs. Kubernetes pauses longer before each new try.
+# pods still hold quota, nodes and GPUs. A longer wait helps little: Kubernetes pauses longer before each new try.
 SETTLE_S = 6.0
 # Seconds after an outage of the API server during which nodes that seem lost do not count: kubelets report only every
 # 10 seconds.
@@ -146,14 +147,14 @@ class PodWatch:
         if not self.problems and arrived == expected and self.is_ending:
             return "other pods of the cluster are still ending"
         if not self.problems:
-            why = "the operator has not made their pods yet"
+            why = "the operator has not made all pods yet"
             if self._pods:
-                why = f"Dask does not know them yet{self._told_by_log(now, hosts)}"
+                why = f"Dask does not know all pods yet{self._told_by_log(now, hosts)}"
             return f"{self._missing(expected, arrived)}; {why}"
         first = self.problems[0]
         limit_s, name = limits[first.outlook]
         waits = f"; Scalescope waits for up to {limit_s:g} s ({name})" if name else ""
-        return f"{self._missing(expected, arrived)}; {self._alike(first)} of their pods: {first}{waits}"
+        return f"{self._missing(expected, arrived)}; {first} (pods with this problem: {self._alike(first)}){waits}"
 
     @property
     def is_after_outage(self) -> bool:
@@ -167,7 +168,7 @@ class PodWatch:
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
     def ended(self, restarts: Mapping[str, int], node_s: float = 0.0) -> list[PodProblem]:
-        """Why some of these pods, given with their earlier restarts, no longer run; as of the last look.
+        """Problems of those pods in `restarts` (earlier restarts by name) that no longer run, as of the last look.
 
         A node counts as lost after `node_s` seconds: after an outage of the API server, all nodes seem lost at first.
         """
@@ -320,8 +321,8 @@ class PodWatch:
         if self._component == "scheduler":
             return "the scheduler is missing"
         if arrived > expected:
-            return f"{arrived - expected} workers too many ({expected} requested)"
-        return f"{expected - arrived} of {expected} workers missing"
+            return f"{plural(arrived - expected, 'worker')} too many ({expected} requested)"
+        return f"{expected - arrived} of {plural(expected, 'worker')} missing"
 
     def _late(self, expected: int, hosts: Collection[str]) -> ClusterError:
         arrived = len(hosts)
@@ -330,16 +331,16 @@ class PodWatch:
             return self.error(self.problems[0], what, kind=WorkersMissing)
         pod = self._absent(hosts)
         log = self._log_of(pod) if pod else ""
-        category, cause = "no-connection", "their pods run, but do not reach the scheduler: check network policies"
+        category, cause = "no-connection", "the pods run, but do not reach the scheduler: check network policies"
         step = f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows the pods; raise "
         step += "`cluster.start_timeout_s` on busy nodes"
         if rows := matching("Log", log) if log else ():
-            category, cause = rows[0].category, f"their pods run; the log of one says that {rows[0].cause}"
+            category, cause = rows[0].category, f"the pods run; the log of one says that {rows[0].cause}"
             step = rows[0].next_step.replace("{}", "").replace("NODE", pod["spec"].get("nodeName", "its node"))
             log = until_told(log) or log
         if arrived > expected:
             category = "not-retired"
-            cause = "the operator could not retire the surplus workers: the others have no memory for their data"
+            cause = "the operator could not retire the surplus workers: their data does not fit into the others"
         return WorkersMissing(
             what,
             where=self._where,

@@ -25,7 +25,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "resources.requests.nvidia.com/gpu": ("gpus",),
 }
 _REACHED = "Scalescope reaches the scheduler through the API server, or inside Kubernetes directly"
-_DESCRIBED = "the fields describe the pods"
+_DESCRIBED = "the fields of the cluster describe its pods"
 LEFT_OUT: Mapping[str, str] = {
     "name": "clusters have the label of their lease as their name",
     "count": "a point says how many workers there are",
@@ -45,7 +45,7 @@ def read(spec: type[ClusterSpec]) -> SiteConfig:
     for kind in ("limits", "requests"):
         own = site_config.settings("kubernetes", "resources", kind)
         found |= {f"resources.{kind}.{name}": told for name, told in own.items()}
-    unknown = "dask-kubernetes has no such key, or pods have no such field here"
+    unknown = "dask-kubernetes has no such key, or Scalescope has no field for it"
     return site_config.read(spec, found, FIELDS, LEFT_OUT, unknown=unknown, convert=_read)
 
 

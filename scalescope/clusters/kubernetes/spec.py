@@ -20,7 +20,7 @@ _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?"
 _KEY = rf"({_SUBDOMAIN}/)?{_WORD}"
 _NAME = partial(
-    Text, accepts=re.compile(_SUBDOMAIN).fullmatch, allowed="a name in lower case letters, digits, . and -, at most 253"
+    Text, accepts=re.compile(_SUBDOMAIN).fullmatch, allowed="at most 253 lower case letters, digits, . and -"
 )
 _LABELS = partial(Text, accepts=re.compile(rf"{_KEY}=({_WORD})?").fullmatch, allowed="KEY=VALUE", separator=",")
 TOLERATION = re.compile(rf"(?P<key>{_KEY})(=(?P<value>{_WORD}))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?")
@@ -78,7 +78,7 @@ class KubernetesSpec(ClusterSpec):
     cpu: Annotated[
         float,
         Parameter(
-            "CPUs that a worker requests; 0: one for each thread. The limit is always one for each thread.",
+            "CPUs that a worker requests; 0: one for each thread. Its limit is at least one for each thread.",
             title="CPUs per worker",
             minimum=0,
         ),
@@ -224,7 +224,7 @@ class KubernetesSpec(ClusterSpec):
         for name, own in self.groups.items():
             where = f"cluster.groups.{name}"
             if not _GROUP.fullmatch(name):
-                raise InvalidField(where, own, "a name in lower case letters, digits and -, at most 15")
+                raise InvalidField(where, own, "a name in lower case letters, digits and -, at most 15 characters")
             fields.reject_unknown(where, fields.mapping(where, own), _OWN)
             try:
                 self.group(name)

@@ -22,7 +22,7 @@ ANSWER_S = 10.0  # seconds within which a live scheduler answers
 class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     """Somebody else's running scheduler; it is never changed and never closed."""
 
-    shows: ClassVar[str] = "that cluster with its present workers"
+    shows: ClassVar[str] = "the running cluster with its present workers"
     cannot_show: ClassVar[str] = "other numbers of workers, and how other users disturb the measurement"
 
     def open(self) -> None:
@@ -38,7 +38,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 timeout_s,
                 where=self._where(),
                 cause="Scalescope did not start these workers, so it does not add or close any",
-                next_step=f"ask for workers: [{len(self._present)}], or scale that cluster yourself before each run",
+                next_step=f"ask for workers: [{len(self._present)}], or scale the cluster yourself before each run",
             )
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "layout": f"somebody else's: {self._described()}",
+            "layout": f"somebody else's cluster: {self._described()}",
             "address": self._observer.scheduler.address if self._observer is not None else self.spec.address,
             "tls": bool(self.spec.tls_ca_file),
         }

@@ -47,7 +47,7 @@ class SchedulerSpec(ClusterSpec):
             raise InvalidField(
                 "cluster.address",
                 self.address,
-                "the scheduler's own address, such as tcp://HOST:8786; this is its dashboard's",
+                "the scheduler's own address, such as tcp://HOST:8786, not its dashboard's",
             )
         if self.address and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+|gateway://[^/\s]+:\d+/[^/\s]+", self.address):
             raise InvalidField("cluster.address", self.address, "PROTOCOL://HOST:PORT")

@@ -108,7 +108,7 @@ class TimedBatches(BatchedSend):  # type: ignore[misc]
 
     buffer: list[Any]
     waiting = True  # True until the connection is open, and between batches
-    _next = 0.0  # earliest time of the next batch, in seconds of the loop
+    _next = 0.0  # earliest time of the next batch, by the loop's clock in seconds
 
     def start(self, comm: Any) -> None:
         self.comm = comm

@@ -207,7 +207,7 @@ class Clock:
 
     @contextmanager
     def engage(self) -> Iterator[Actor]:
-        """Make the calling thread an actor for a while; until then the clock stands still."""
+        """Make the calling thread an actor for a while; the clock stands still unless a thread is engaged."""
         actor = Actor("workload", self.now, charging=False)
         with self._mutex:
             self._engaged += 1
@@ -484,17 +484,17 @@ class Clock:
             after = _progress(actor)
             stalled = stalled + 1 if after is not None and after == before else 0
             before = after
-            if stalled >= _STALL_CHECKS and self._detach(actor):
+            if stalled >= _STALL_CHECKS:
+                self._detach(actor)
                 return
 
-    def _detach(self, actor: Actor) -> bool:
+    def _detach(self, actor: Actor) -> None:
         with self._mutex:
             if self._returned.acquire(False):  # the actor has come back
-                return True
+                return
             actor.detached_at = real_monotonic()
             self._detached.add(actor)
             self.outside += 1
-            return True
 
     def _wake(self) -> None:
         wake = self._wake_kernel

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 # Errors measured against real-time clusters by `python -m evidence simulated`.
 VALIDATED = (
-    "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers if little data is sent; see "
+    "makespans 0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers, with little data sent; see "
     "docs/accuracy.md"
 )
 
-SHORTEST_TASK_S = 1e-6  # above 0, because distributed's work stealing asserts that every task takes some time
-SHORTEST_DELAY_S = 1e-4  # shortest packing delay that a task waits for; a shorter one takes longer to simulate
+SHORTEST_TASK_S = 1e-6  # virtual seconds; not 0, as distributed's work stealing asserts that tasks take some time
+SHORTEST_DELAY_S = 1e-4  # virtual seconds; tasks do not wait for shorter packing delays, which saves real time
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
@@ -321,7 +321,7 @@ def task_durations(
     """Make tasks take the virtual seconds in `durations` (by key prefix), at least `SHORTEST_TASK_S`.
 
     While a worker packs and unpacks data for `links`, its tasks get longer: by these CPU seconds, divided by the
-    worker's threads, times the share of its time that the task uses a core (`cpu_share`, `thread_state.cpu_share`).
+    worker's threads, times the share of its time in which a task uses a core (`cpu_share`, `thread_state.cpu_share`).
     With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of its time).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
@@ -362,7 +362,7 @@ def task_durations(
 
 
 def _packing_delay(links: Links, before_s: float) -> float:
-    """Prolong the calling task, since its worker has packed data since `before_s` (CPU seconds); return the delay."""
+    """Prolong the calling task by what its worker packed after its first `before_s` CPU seconds; return the delay."""
     state, delay = worker.thread_state, 0.0
     this = state.execution_state["worker"]
     share = state.cpu_share / this.state.nthreads

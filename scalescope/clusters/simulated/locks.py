@@ -46,7 +46,7 @@ class LoopLock:
 
 @contextmanager
 def loop_locks() -> Iterator[None]:
-    """Make clients and `as_completed` use such locks, because their callbacks on the loop take these locks."""
+    """Make clients and `as_completed` use `LoopLock`, because their callbacks on the loop take the same locks."""
     module = distributed.client
     original = module.threading
     module.threading = SimpleNamespace(**{**vars(original), "Lock": LoopLock, "RLock": LoopLock})

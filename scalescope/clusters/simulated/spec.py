@@ -44,7 +44,7 @@ _PACKING = Parameter(
     maximum=10_000,
 )
 _MESSAGE = Parameter(
-    "Extra milliseconds of a worker's event loop for each transfer, one at a time; `scalescope predict` fits this.",
+    "Milliseconds that each transfer adds on a worker's event loop, one at a time; `scalescope predict` fits this.",
     title="Event loop per transfer, ms",
     minimum=0,
     maximum=60_000,

@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 class SshCluster(ObservedCluster[SshSpec]):
     """A scheduler and worker processes with nannies; hosts are filled in turn, and all connections use TLS."""
 
-    shows: ClassVar[str] = "these machines and their network: real processes, transfers, serialisation, memory"
+    shows: ClassVar[str] = "the machines and their network: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
         "more workers than the machines have cores for, and the influence of other users of the machines"
     )

@@ -74,7 +74,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         connect_options: Mapping[str, Any],  # arguments of `asyncssh.connect`
         python: str,  # path of the interpreter on the machine
         config: str,  # result of `configuration`
-        scratch: str,  # folder on the machine for spilled data; empty: its folder for temporary files
+        scratch: str,  # folder on the machine for spilled data; empty: that for temporary files
         kwargs: Mapping[str, Any],  # arguments of the scheduler or nanny
         name: object = None,
     ) -> None:

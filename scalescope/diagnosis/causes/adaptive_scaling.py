@@ -18,7 +18,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-COMES_S = 5.0  # least seconds of waiting tasks for which starting another worker pays
+COMES_S = 5.0  # seconds; if tasks wait for less, starting another worker does not pay
 
 ADAPTIVE_SCALING = TrialCause(
     code="adaptive-scaling",
@@ -38,7 +38,7 @@ ADAPTIVE_SCALING = TrialCause(
 
 @ADAPTIVE_SCALING.finds
 def adaptive_scaling(observation: Observation) -> Finding | None:
-    """`lost_s`: absent thread-seconds of workers retired too early or started too late, while as many tasks waited."""
+    """`lost_s`: thread-seconds of workers absent (retired too early or started too late) for which tasks waited."""
     attempts, line = observation.measured, timeline(observation)
     adaptive, gone = _adaptive(observation), _retired(observation)
     if kept_small := _kept_small(observation, adaptive):
@@ -76,7 +76,7 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
 
 
 def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Finding | None:
-    """`lost_s`: all threads, for the seconds that the largest allowed number of workers would have saved."""
+    """`lost_s`: seconds that the largest allowed number of workers would have saved, times the threads."""
     most, workers, line = adaptive.get("maximum"), observation.trial.point.workers, timeline(observation)
     if not isinstance(most, int) or most <= workers:
         return None
@@ -85,16 +85,16 @@ def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Findin
     saved_s = enough_s * (1 - workers / most)
     if enough_s < COMES_S or saved_s < NOTEWORTHY * observation.measured.elapsed:
         return None
-    target = adaptive.get("target_duration")
+    target = f" ({adaptive['target_duration']})" if adaptive.get("target_duration") else ""
     return ADAPTIVE_SCALING.finding(
         observation,
         saved_s * observation.threads,
         f"The adaptive cluster may have {plural(most, 'worker')} but never had more than {workers:,}, while enough "
         f"tasks for all of them waited for {words.duration(enough_s)}: Dask starts only as many workers as it needs to "
-        f"end the work within `target_duration` ({target}).",
-        Remedy(f"`cluster.scale({most})`, `minimum={most}`, or a shorter `target_duration=`", saved_s=saved_s),
+        f"end the work within `target_duration`{target}.",
+        Remedy(f"use `cluster.scale({most})`, `minimum={most}`, or a shorter `target_duration=`", saved_s=saved_s),
         Evidence("most workers allowed (`maximum`)", most, "facts of the cluster"),
-        Evidence("seconds in which tasks for all of these waited", round(enough_s, 3), "tables workers and tasks"),
+        Evidence("seconds in which tasks for all allowed workers waited", round(enough_s, 3), "tables workers, tasks"),
         confidence=0.85,
     )
 
@@ -164,7 +164,7 @@ def _what_happened(left: Floats, came: Floats, begin: float, rounds: int, peak: 
         )
     before = left[left <= begin]
     back = (
-        f" and the last came {words.duration(float(came[-1] - begin))} after that"
+        f" and the last new one came {words.duration(float(came[-1] - begin))} after that"
         if len(came) and came[-1] > begin
         else ""
     )

@@ -39,7 +39,7 @@ IN_BATCHES = "move this code into the tasks, run it once for many results, or ru
 SEND_LESS = "load the data inside tasks instead of sending it from the client"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 LITTLE_CAME = (
-    "the results are small, so look for a busy host of the client, or a slow network between client and scheduler"
+    "the results are small, so look for other load on the client's host, or a slow network between it and the scheduler"
 )
 DO_ELSE = "make that call only once, make it from a thread while tasks run, or move its work into tasks"
 LEAVE_OUT = "leave out that call: the next round can use the workers as they are, and `del futures` frees results"
@@ -50,7 +50,7 @@ CALL_MORE = "an actor runs one method at a time: spread the work over more actor
 WRAP_ONCE = "wrap large arguments without Dask objects once, `data = dask.delayed(data, traverse=False)`; pass `data`"
 NAME_META = "pass `meta=`, an empty example of the result (Dask still calls the function if only `dtype=` is given)"
 WORTH_META = 0.2  # least share of worker time; Dask's call that infers `meta` takes equally long for any amount of data
-# Least number of the same calls while tasks ran, and least share of their seconds, for a habit of the client
+# The client also makes a call while tasks run if it did so this often, and for this share of the call's seconds
 OFTEN, OVERLAP = 2, 0.02
 ALL_AT_ONCE = 0.8  # least mean calls of actors at a time per worker, for all workers to count as in use
 LITTLE = 2**20  # bytes of results; gathering fewer is no remedy
@@ -61,7 +61,7 @@ GATHERS = Premise[Observation](
 AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
 PACKED = 0.2  # least share of the client's wait in which workers packed results, for a finding to mention it
 SLOWLY = 20e6  # bytes per second that count as slow packing: lists of numbers reach 3 MB/s, arrays hundreds of MB/s
-WORTH_PACKING = 2**16  # least bytes of results to judge by; with fewer, a slow worker waits for a core, or imports
+WORTH_PACKING = 2**16  # least bytes of results to judge by; fewer are slow only if the worker lacks a core or imports
 MOSTLY = 0.9  # least share of the client's time on one line, for only that line to be named
 
 
@@ -142,7 +142,7 @@ class ClientSpending:
                 )
                 for phase, text in PHASES.items()
             ),
-            Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
+            Evidence(f"share of the lost time {self.at}", round(self.most, 4), "table client"),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
             place=Place.of(self.where),
         )

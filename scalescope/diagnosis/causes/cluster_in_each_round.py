@@ -26,7 +26,7 @@ CLUSTER_IN_EACH_ROUND = TrialCause(
 
 @CLUSTER_IN_EACH_ROUND.finds
 def cluster_in_each_round(observation: Observation) -> Finding | None:
-    """`lost_s`: all threads, while all but one of the clusters started and closed."""
+    """`lost_s`: seconds in which all but one of the clusters started and closed, times the threads."""
     rounds, made = observation.trial.facts.get("rounds"), observation.made_at
     if not rounds or made is None or rounds["clusters"] < FEWEST:
         return None
@@ -40,7 +40,7 @@ def cluster_in_each_round(observation: Observation) -> Finding | None:
         f"and closing all but one took {duration(saved_s)} of the {duration(script_s)} of the script.",
         "make the cluster and its client once, before the loop, and pass the client; if a round needs fresh worker "
         "processes, call `client.restart()`",
-        Evidence("clusters made at this line", rounds["clusters"], "fact rounds"),
+        Evidence("clusters made at the same line", rounds["clusters"], "fact rounds"),
         Evidence("seconds to start and close all but one", round(saved_s, 3), "fact rounds"),
         confidence=0.9,
         severity=severity_of(saved_s / script_s),

@@ -26,7 +26,7 @@ SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-thre
 CROWD = 1.25  # least threads that want a core, per core, for them to count as waiting for each other
 OF_DASK = 20  # most threads of a worker's process that belong to Dask itself, not to tasks or a library's pool
 ONE_EACH = (
-    "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
+    "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies set them, from "
     "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
     "`torch.set_num_threads(1)`, `n_jobs=1`)"
 )
@@ -52,7 +52,7 @@ ASKED = "local"  # kind of cluster whose sweeps measure this host itself
 
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
-    """`lost_s`: core-seconds used beyond one core per running task or by pools, or running tasks without a core."""
+    """`lost_s`: core-seconds used by pools, or beyond a core per task; without pools, task-seconds without a core."""
     found, here = samples(observation), host(observation) or hosts_of_workers(observation)
     if found is None or here is None or here.idle > FULL:
         return None
@@ -179,7 +179,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     why = "tasks wait for something other than a core" if rest else "each task uses the one core of its thread"
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:
-        why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{spent.at}"
+        why = f"tasks wait, for example `{spent.prefix}` in `{spent.function}`{spent.at}"
     free = here.cpus * (1 - here.foreign) if here else np.inf  # free cores of the host that the trial could use
     times = min(1 / max(each, 1 / MOST_TIMES), free / max(each * observation.threads, 1e-9))
     times = max(min(times, metrics.widest_stage / observation.threads), 1.0)
@@ -216,7 +216,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """How many times its present threads a worker has memory for, by its peak memory besides results."""
+    """Threads that a worker has memory for, as a multiple of its present ones; by its peak memory besides results."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):

@@ -20,7 +20,7 @@ from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
-from scalescope.model.words import percent
+from scalescope.model.words import percent, plural
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
 STALL_ON_FULL_HOST_S = 0.5  # the same limit in seconds on a host so full that every process waits for a core
@@ -75,7 +75,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while tasks waited during stalls, without spilling; at most the part `not_assigned`."""
+    """`lost_s`: thread-seconds idle during stalls while tasks waited, without spilling; at most `not_assigned`."""
     attempts = observation.measured
     if coroutines := _coroutines(observation):
         return coroutines
@@ -110,14 +110,14 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     finding = EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
-        f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
-        f"idle: {percent(share)} of the worker time.{why}",
+        f"{who} was stalled {plural(count, 'time')}, up to {words.duration(longest)}, while tasks waited and threads "
+        f"were idle: {percent(share)} of the worker time.{why}",
         remedy,
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
-        *([Evidence("seconds of full collections meanwhile", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
+        *([Evidence("seconds of full collections in stalls", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
         Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
-        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
+        Evidence("thread-seconds idle during stalls", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
     )
     if here is None or not here.crowded:
@@ -134,7 +134,7 @@ def _coroutines(observation: Observation) -> Finding | None:
     idle_s = min(spent.seconds * (_threads_each(observation) - 1), observation.seconds("not_assigned"))
     share, computing = observation.share_of(idle_s), computes(observation, spent.prefix)
     call = " and" if computing else f", calls `{spent.function}`{spent.at} and"
-    cost = f": {percent(share)} of the worker time" if share >= NOTEWORTHY else ""
+    cost = f", which costs {percent(share)} of the worker time" if share >= NOTEWORTHY else ""
     if computing:
         remedy = (
             f"make `{spent.prefix}` a plain function (`def`), and start as many workers as there are threads now, with "
@@ -156,9 +156,9 @@ def _coroutines(observation: Observation) -> Finding | None:
         f"the loop for {percent(spent.share)} of its time, in which it awaits nothing. The worker then runs one such "
         f"task at a time, however many threads it has, and answers neither scheduler nor workers{cost}.",
         Remedy(remedy, saved_s=0.0) if computing or share < NOTEWORTHY else remedy,
-        Evidence("seconds in which such tasks kept an event loop", round(spent.seconds, 3), "table inside"),
-        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
-        Evidence("thread-seconds idle meanwhile", round(idle_s, 3), "worker time `not_assigned`"),
+        Evidence("seconds in which coroutine tasks kept an event loop", round(spent.seconds, 3), "table inside"),
+        Evidence("share of the time of the prefix's tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("thread-seconds idle behind blocked loops", round(idle_s, 3), "worker time `not_assigned`"),
         confidence=0.9,
         severity=severity_of(share) if share >= NOTEWORTHY else Severity.LOW,
         link=COROUTINES_LINK,
@@ -167,7 +167,7 @@ def _coroutines(observation: Observation) -> Finding | None:
 
 
 def _threads_each(observation: Observation) -> float:
-    """Threads of the workers that share an event loop."""
+    """Threads of workers per event loop."""
     loops = 1 if in_one_process(observation) else len(observation.measured.addresses)
     return observation.threads / loops
 
@@ -200,7 +200,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
     return GIL_BOUND.finding(
         observation,
         lost_s,
-        f"Scheduler and workers share one process, whose event loop was stalled {count:,} times, up to "
+        f"Scheduler and workers share one process, whose event loop was stalled {plural(count, 'time')}, up to "
         f"{words.duration(longest)}, while tasks (`{prefix}`) ran and others waited: "
         f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
         "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",
@@ -211,7 +211,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
         ),
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         Evidence("longest stall, s", round(longest, 3), "table lag, gaps in table memory"),
-        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
+        Evidence("thread-seconds idle during stalls", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.5,
     )
 

@@ -27,7 +27,7 @@ EXPERIMENTS = SweepCause(
     "has tasks of zero length.",
     ruled_out_by="Points that differ in more than one thing.",
     remedy="Look at the causes that remain",
-    premise="It proposes a change whose effect was measured.",
+    premise="The effect of each compared change was measured.",
 )
 
 
@@ -93,14 +93,14 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
     same = 1 / HARDLY <= times <= HARDLY
     if name == CLUSTER and there.point.has_zero_length_tasks:
         why = (
-            "so shorter tasks change nothing"
+            "shorter tasks change nothing"
             if times >= NEARLY_ALL
             else "the rest goes to the tasks themselves, and to threads that these fill unevenly"
         )
         return f"with tasks of no length the run took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
-            why = "graph, client, scheduler and common links explain the time, and the machine does not"
+            why = "graph, client, scheduler and links of usual speed explain the time, and the machine does not"
         elif times <= TOO_LITTLE:
             why = f"{percent(1 - times)} goes to what it leaves out: slow links, memory limits, the interpreter lock"
         else:
@@ -109,7 +109,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
     before, after = summary.point.values.get(name), there.point.values.get(name)
     if name in PARTITIONS:
         made = there.partitions
-        why = "more partitions change nothing" if same else "their number decides" if times < 1 else "that is too many"
+        why = "their number changes nothing" if same else "their number decides" if times < 1 else "that is slower"
         return f"{made:,} partitions instead of {summary.partitions:,} took {took} s: {why}"
     if name == WORKERS and isinstance(before, int) and isinstance(after, int) and after < before:
         why = (

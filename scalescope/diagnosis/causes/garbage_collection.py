@@ -62,7 +62,7 @@ def garbage_collection(observation: Observation) -> Finding | None:
         f"remove calls of `gc.collect()` from `{prefix}`; if there are none, keep fewer Python objects (arrays or "
         "tables in place of lists and dictionaries), or call `gc.freeze()` once all long-lived objects are loaded",
         Evidence("seconds of full collections", round(float(collecting.sum()), 3), "table memory, column collecting"),
-        Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
+        Evidence("tasks running during a collection, mean", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,
     )
 

@@ -145,7 +145,7 @@ GIL_BOUND = TrialCause(
 
 @GIL_BOUND.finds
 def gil_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: running tasks less cores in use, over samples with overlapping tasks; a part of `busy`."""
+    """`lost_s`: thread-seconds of tasks that overlapped, less the core-seconds that they used; a part of `busy`."""
     locked, attempts = locked_workers(observation), observation.measured
     if locked is None:
         return None
@@ -190,15 +190,15 @@ def gil_bound(observation: Observation) -> Finding | None:
             # no axis turns workers of one process into processes: for one thread each, there is no change to propose
             change={} if one and threads == 1 else {WORKERS: observation.trial.point.workers * threads, THREADS: 1},
         ),
-        Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
-        Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
+        Evidence("tasks running at once where threads take turns", round(locked.running, 2), "table tasks"),
+        Evidence("cores in use while tasks overlapped", round(locked.cpu, 3), locked.source),
         Evidence(
             "seconds until a task reaches its thread, exceeded by one task in three",
             round(float(np.quantile(late, 1 - HANDED_LATE)), 4),
             "table tasks",
         ),
         Evidence("threads of each worker", threads, "table workers"),
-        Evidence("one of these workers", names[0], "table workers"),
+        Evidence("a worker whose threads take turns", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None and not by_clocks else 0.6,
         place=observation.made_at,

@@ -129,7 +129,7 @@ def gpu_memory_full(observation: Observation) -> Finding | None:
         "torch use `torch.no_grad()` and `del` finished tensors, in RAPIDS let `dask cuda worker "
         "--device-memory-limit` and `--enable-cudf-spill` move data to the host",
         Evidence("tasks that raised", len(raised), "events task-erred"),
-        Evidence("said", raised[0], "events task-erred"),
+        Evidence("error that a task raised", raised[0], "events task-erred"),
         confidence=0.95,
         severity=None if observation.trial.state is TrialState.VALID else Severity.HIGH,
     )

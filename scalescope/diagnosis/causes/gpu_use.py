@@ -82,7 +82,7 @@ def gpu_starved(observation: Observation) -> Finding | None:
             }[part],
             change={THREADS: threads} if helps else {},
         ),
-        Evidence("utilisation while such tasks ran", round(busy, 3), "table gpu, NVML"),
+        Evidence("utilisation while tasks used the GPU", round(busy, 3), "table gpu, NVML"),
         *(Evidence(f"thread-seconds, {each}", round(seconds[each], 3), "table gpu") for each in GPU_IDLE),
         Evidence("tasks at a time on a GPU", round(now, 2), "table gpu"),
         confidence=0.8,
@@ -125,13 +125,13 @@ def gpu_contended(observation: Observation) -> Finding | None:
     finding = GPU_CONTENDED.finding(
         observation,
         lost_s,
-        f"{sharing} with {waiting} tasks waiting at a time share a GPU{names_of_cards(observation)} that was always "
-        f"busy: they wait for each other for {percent(share)} of the worker time.",
+        f"A GPU{names_of_cards(observation)} that was always busy serves {sharing}, with {waiting} tasks waiting at a "
+        f"time: the tasks wait for each other for {percent(share)} of the worker time.",
         "give each worker a GPU of its own (Slurm: `cluster.gpus`, as `--gres=gpu:N`; Kubernetes: `cluster.gpus=1`, as "
-        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this GPU: the work ends as "
-        "early",
+        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this GPU: the work ends no "
+        "later",
         Evidence("tasks that wait for the GPU at a time", round(worst.queued, 2), "table gpu, doing copying"),
-        Evidence("workers on that GPU", len(worst.workers), "table gpu"),
+        Evidence("workers on the same GPU", len(worst.workers), "table gpu"),
         confidence=0.8,
     )
     return replace(finding, gain=None)  # the gain depends on the number of GPUs that are added
@@ -147,7 +147,7 @@ GPU_UNUSED = TrialCause(
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy",),
     changes=(Term.THREADS,),
-    premise="The GPU was idle while tasks ran that import its library.",
+    premise="Tasks that do not use the GPU ran on workers with a GPU, as its samples show.",
 )
 
 
@@ -176,7 +176,7 @@ def gpu_unused(observation: Observation) -> Finding | None:
         f"Workers with a GPU{names_of_cards(observation)} spent {percent(share)} of the worker time on tasks that do "
         f"not use it, such as `{longest}`" + ("." if using else ", and on no others: the GPUs were not used."),
         remedy,
-        Evidence("thread-seconds of such tasks", round(lost_s, 3), "table gpu"),
+        Evidence("thread-seconds of tasks that use no GPU", round(lost_s, 3), "table gpu"),
         Evidence("prefixes that use the GPU", ", ".join(sorted(using)) or "none", "table gpu"),
         confidence=0.8,
     )

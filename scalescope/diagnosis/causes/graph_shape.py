@@ -17,7 +17,7 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
-MUCH_BETWEEN = 1.2  # ratio of the longest path with the time between its tasks to the path without it, worth telling
+MUCH_BETWEEN = 1.2  # times as long, with the time between tasks, for the finding to tell the longest path's seconds
 
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
@@ -93,7 +93,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         f"combine them pairwise, in a tree{fewer}; or ask for about {max(1, math.ceil(busy)):,} threads",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
-        Evidence("that path with fetching inputs and handing over, s", path_s, "tables tasks and dependencies"),
+        Evidence("longest path with fetching inputs and handing over, s", path_s, "tables tasks and dependencies"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
         confidence=0.9,
         points=points_of(found),

@@ -30,8 +30,8 @@ LARGE_GRAPH = TrialCause(
     title="The graph itself is large",
     needs="A graph had 10 MB (where Dask itself warns) or 10,000 tasks, or 1 MB and ten times the tasks needed; and "
     "for at least 10 % of the worker time threads had nothing to do while it was sent, or read by the scheduler.",
-    ruled_out_by="The scheduler read the graph quickly compared with its run, or while threads worked on another "
-    "graph. The graph was small, and the scheduler was busy with something else.",
+    ruled_out_by="The graph ran for much longer than the scheduler took to read it, or threads worked on another graph "
+    "meanwhile. The graph was small, and the scheduler was busy with something else.",
     remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks. Tasks whose "
     "results nothing needs: `dask.optimize` the collection first",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
@@ -52,7 +52,7 @@ ONLY_NEEDED = Remedy(
 
 @LARGE_GRAPH.finds
 def large_graph(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while a large graph is sent or the scheduler takes it in, even before the first task."""
+    """`lost_s`: thread-seconds idle while a large graph is sent or read, even before the first task."""
     sent = submissions(observation)
     which = large(sent) | needless(observation)
     if not which.any():
@@ -115,11 +115,11 @@ def large_graph(observation: Observation) -> Finding | None:
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),
-        Evidence("seconds to read it", round(longest_s, 3), "table graphs"),
-        Evidence("graphs so large", int(which.sum()), "table graphs"),
+        Evidence("seconds to read the graph", round(longest_s, 3), "table graphs"),
+        Evidence("large graphs", int(which.sum()), "table graphs"),
         Evidence("thread-seconds while graphs were under way", round(under_way_s, 3), "tables client and tasks"),
         Evidence(
-            "thread-seconds of intake before the first task", round(lost_s - within_s - under_way_s, 3), "table graphs"
+            "thread-seconds of reading before the first task", round(lost_s - within_s - under_way_s, 3), "table graphs"
         ),
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
@@ -128,7 +128,7 @@ def large_graph(observation: Observation) -> Finding | None:
 
 
 def _gathered(observation: Observation, before: float, nbytes: int) -> str:
-    """Prefix whose results no task needed and have as many bytes as a graph sent later (fetched, resent); or empty."""
+    """Prefix of results that no task needed, with as many bytes as a later graph (fetched, then resent); or empty."""
     own = np.where(observation.measured.stop <= before, kept_results(observation), 0.0)
     if not nbytes / LIKE <= own.sum() <= LIKE * nbytes:
         return ""

@@ -49,7 +49,7 @@ LOCAL_SCHEDULER = TrialCause(
 
 @LOCAL_SCHEDULER.finds
 def local_scheduler(observation: Observation) -> Finding | None:
-    """`lost_s`: all threads, while a local scheduler or joblib computed and the cluster had no task."""
+    """`lost_s`: seconds in which a local scheduler or joblib computed without the cluster, times the threads."""
     past = PAST_THE_CLUSTER if observation.attempts is not None else (*PAST_THE_CLUSTER, RUN)
     chosen = np.array([what in past for what in observation.column("client", "what")], dtype=bool)
     seconds, whole_s = observation.numbers("client", "seconds"), observation.trial.real_s

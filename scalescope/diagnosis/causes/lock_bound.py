@@ -12,8 +12,8 @@ from scalescope.model.words import percent
 FROM_ARRAY = "dask.array.core.getter"  # frame that reads a chunk of the source of `from_array`
 # Remedies by `FROM_ARRAY`, or by the last name of the call that waits.
 REMEDIES = {
-    "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
-    "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",
+    "flock": "use a lock file for each thing to guard, or let each task write a file of its own",
+    "lockf": "use a lock file for each thing to guard, or let each task write a file of its own",
     "execute": "keep transactions short (compute first, then write and commit), write in one task at the end, or use a "
     "database that takes several writers",
     "commit": "write in one task at the end, or use a database that takes several writers",
@@ -55,7 +55,7 @@ LOCK_BOUND = TrialCause(
 
 @LOCK_BOUND.finds
 def lock_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: waits for locks inside tasks."""
+    """`lost_s`: thread-seconds for which tasks waited for locks."""
     spent = waits(observation).get(LOCK)
     if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
         return None
@@ -71,7 +71,7 @@ def lock_bound(observation: Observation) -> Finding | None:
         f"{percent(share)} of the worker time.",
         Remedy(TURNS if turns else remedy, saved_s=_saved_s(observation, spent, turns=turns)),
         Evidence("thread-seconds waited for locks", round(spent.seconds, 3), "table inside"),
-        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("share of the time of the prefix's tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.7 if turns else 0.85,
         place=Place.of(spent.line),

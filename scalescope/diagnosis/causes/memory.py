@@ -56,7 +56,7 @@ MEMORY_SPILL = TrialCause(
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """`lost_s`: the worker-time part `spill`, waits for event loops busy with the disk, and shorter pauses."""
+    """`lost_s`: the part `spill`, waits for event loops busy with the disk, and pauses that cost less than these."""
     if moved_bytes(observation) >= WORTH_TELLING:  # gpu-memory-full reports moves to the host
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
@@ -94,8 +94,8 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
     return MEMORY_SPILL.finding(
         observation,
         disk.lost_s,
-        f"{words.size(disk.written)} of results were written to disk, and {back} read back: a cost of {percent(share)} "
-        f"of the worker time: {_need(observation, held)}.",
+        f"{words.size(disk.written)} of results were written to disk, and {back} read back, at a cost of "
+        f"{percent(share)} of the worker time: {_need(observation, held)}.",
         _remedy(observation, held),
         *_where(disk, 0.0),
         *_evidence(held),
@@ -185,8 +185,8 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
         return ()
     return (
         Evidence("most bytes of results at once, all workers", int(held.nbytes), "table memory, column managed"),
-        Evidence(f"share of `{held.prefix}` in these bytes", round(held.part, 3), "table tasks, column nbytes"),
-        Evidence("share of these that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
+        Evidence(f"share of `{held.prefix}` in the results' bytes", round(held.part, 3), "table tasks, column nbytes"),
+        Evidence("share of results that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
         Evidence("memory limit of a worker", int(held.limit), "table workers"),
     )
 
@@ -194,7 +194,7 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
 def unmanaged_remedy(observation: Observation, kept: KeptMemory) -> str:
     """Remedy for memory that tasks take besides their results."""
     several = SEVERAL_THREADS.holds(observation)
-    less = "let it need less memory at once"
+    less = "let each task need less memory at once"
     if kept.stays:
         less = f"free what `{kept.prefix}` keeps besides its results (a cache, a global, buffers of a library)"
     fewer = ", run fewer of these tasks at once (`threads_per_worker`)" if several and not kept.stays else ""
@@ -208,8 +208,8 @@ def _kept_evidence(kept: KeptMemory | None) -> tuple[Evidence, ...]:
         return ()
     return (
         Evidence("most bytes in the process of one worker", int(kept.resident), "table memory, facts standstill"),
-        Evidence("bytes of results in that process then", int(kept.managed), "table memory, facts standstill"),
-        Evidence(f"tasks `{kept.prefix}` that had ended there", kept.ended, "table tasks"),
+        Evidence("bytes of results in the fullest process", int(kept.managed), "table memory, facts standstill"),
+        Evidence(f"tasks `{kept.prefix}` that had ended in the fullest process", kept.ended, "table tasks"),
     )
 
 
@@ -230,9 +230,9 @@ MEMORY_PAUSED = TrialCause(
 
 @MEMORY_PAUSED.finds
 def memory_paused(observation: Observation) -> Finding | None:
-    """`lost_s`: time in pauses while tasks waited, and later idle threads of the paused workers while tasks waited.
+    """`lost_s`: thread-seconds that workers spent in pauses, or idle after them, while tasks waited.
 
-    If the trial stood still, all of its time is lost. As many idle threads as before the pause are not counted.
+    If the trial stood still, all of its time is lost. After a pause, only idle time beyond the rate before it counts.
     """
     if observation.standstill is not None or observation.attempts is None:
         return _stopped(observation)
@@ -268,9 +268,9 @@ def memory_paused(observation: Observation) -> Finding | None:
         Evidence("pauses", len(pauses.worker), "events worker-status-change"),
         Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
         Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
-        Evidence("thread-seconds idle afterwards, tasks waiting", round(after_s, 3), "tables tasks and workers"),
+        Evidence("thread-seconds idle after pauses, tasks waiting", round(after_s, 3), "tables tasks and workers"),
         Evidence("thread-seconds of writing to disk", round(disk_s, 3), "tables tasks and fine_metrics"),
-        Evidence("one of these workers", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
+        Evidence("a paused worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
         *_kept_evidence(kept),
         confidence=0.95,
     )

@@ -31,7 +31,7 @@ META_COMPUTED = TrialCause(
 
 @META_COMPUTED.finds
 def meta_computed(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while the client waited in these calls, and thread-seconds of the tasks sent there."""
+    """`lost_s`: thread-seconds idle while the client waited in calls of `LEARN`, and those of tasks sent there."""
     own, line, attempts = sent_for_meta(observation), timeline(observation), observation.measured
     rows = np.flatnonzero(_called(observation) & observation.client_waits)
     if not len(rows) or not own.any():
@@ -54,8 +54,8 @@ def meta_computed(observation: Observation) -> Finding | None:
             f"pass `meta=`, an empty DataFrame with these columns, to `{call.rpartition('.')[2]}`",
             shorter_s=float(durations.sum()),
         ),
-        Evidence("seconds that the client waited for these tasks", round(waited_s, 3), "table client"),
-        Evidence("thread-seconds in these tasks", round(float(durations.sum()), 3), "tables tasks and graphs"),
+        Evidence("seconds that the client waited for columns", round(waited_s, 3), "table client"),
+        Evidence("thread-seconds to learn columns", round(float(durations.sum()), 3), "tables tasks and graphs"),
         confidence=0.9,
         place=Place.of(where),
     )

@@ -50,7 +50,7 @@ class _NarrowStage:
 
 @NARROW_STAGE.finds
 def narrow_stage(observation: Observation) -> Finding | None:
-    """`lost_s`: threads without a task while narrow stages ran, beyond one thread for each task of such a stage."""
+    """`lost_s`: thread-seconds without a task that the narrow stages would have used with a task for each thread."""
     if not observation.noteworthy(*WITHOUT_TASKS):
         return None
     found = _narrow(observation)
@@ -72,12 +72,12 @@ def narrow_stage(observation: Observation) -> Finding | None:
         lost_s,
         f"`{worst.prefix}` has {plural(worst.tasks, 'task')}{times} for {plural(threads, 'thread')}, and `{wide}` has "
         f"{widest:,}: {percent(observation.share_of(worst.blamed_s))} of the worker time passed on threads without a "
-        f"task while it ran{more}.",
+        f"task while the narrow stage ran{more}.",
         f"look at `{worst.prefix}`: {act}",
         Evidence("tasks of the narrow stage", worst.tasks, f"table tasks, prefix {worst.prefix}"),
         Evidence("tasks of the widest stage", widest, f"table tasks, prefix {wide}"),
         Evidence("seconds in which the narrow stage ran", round(worst.ran_s, 3), f"table tasks, prefix {worst.prefix}"),
-        Evidence("share of the worker time lost to such stages", round(share, 3), "tasks and worker time"),
+        Evidence("share of the worker time lost to narrow stages", round(share, 3), "tasks and worker time"),
         confidence=0.8,
     )
 

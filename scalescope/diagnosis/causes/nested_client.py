@@ -41,7 +41,7 @@ NESTED_CLIENT = TrialCause(
 
 @NESTED_CLIENT.finds
 def nested_client(observation: Observation) -> Finding | None:
-    """`lost_s`: threads held by waiting parents or idle while parents send in turn, and repeated side inputs."""
+    """`lost_s`: thread-seconds held by waiting parents, idle while parents send graphs, or of repeated side inputs."""
     if deadlock := _deadlock(observation):
         return deadlock
     sent = submissions(observation)
@@ -85,10 +85,10 @@ def nested_client(observation: Observation) -> Finding | None:
         f"{plural(sent.nested_tasks, 'task')}, which costs {percent(share)} of the worker time.",
         remedy,
         Evidence("graphs sent from within tasks", sent.nested_graphs, "table graphs"),
-        Evidence("tasks in them", sent.nested_tasks, "table graphs"),
-        Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
+        Evidence("tasks in graphs sent from within tasks", sent.nested_tasks, "table graphs"),
+        Evidence("tasks that sent graphs", count, f"table tasks, prefix {prefix}"),
         Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables events, graphs and tasks"),
-        Evidence("thread-seconds idle meanwhile, no task waiting", round(idle_s, 3), "tasks and worker time"),
+        Evidence("thread-seconds idle while tasks sent graphs", round(idle_s, 3), "tasks and worker time"),
         *([Evidence("thread-seconds of side inputs computed again", round(again_s, 3), "table tasks")] * bool(again_s)),
         confidence=0.8,
     )

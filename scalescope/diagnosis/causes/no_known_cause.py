@@ -42,7 +42,7 @@ def healthy(case: SweepCase) -> Finding:
     if case.ran and good:
         busy = percent(good[0].share_here(*WORKING))
         summary = f"No fault found: {busy} of the worker time was busy{_left_out(good[0])}."
-    elif case.ran and case.measured:
+    elif case.measured and not good:
         summary = "No fault found: too few tasks can run at once to use more threads."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
 
@@ -84,7 +84,7 @@ def too_short(case: SweepCase) -> Finding | None:
         Severity.INFO,
         f"Too little work to judge: the tasks took {work}, in a call of {call}; give the workload more to do.",
         "",
-        Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest of them"),
+        Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest call"),
         Evidence("thread-seconds in tasks", round(longest.work_s, 3), "table tasks"),
         points=points_of(case.measured),
     )
@@ -118,12 +118,12 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     worst, metrics = max(found, key=lambda item: 1 - item[0].share_here(*WORKING))
     part = max(IDLE_PARTS, key=worst.share)
     idle = percent(1 - worst.share_here(*WORKING))
-    said = f"{idle} of the worker time is not busy at {case.label(worst)}, most of it `{PARTS[part].title}` "
+    said = f"{idle} of the worker time is not busy at {case.label(worst)}, the largest part `{PARTS[part].title}` "
     said += f"({percent(worst.share_here(part))}){_left_out(worst)}; nothing recorded shows why."
     remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
     if 0 < worst.cores < worst.point.threads:
         workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
-        said = f"{workers} on {cores}: {said[:-1]} (or tasks compute and share the cores)."
+        said = f"{workers} on {cores}: {said[:-1]} (perhaps tasks compute and share the cores)."
         remedy = f"ask for at most {plural(worst.cores, 'thread')} on this host if tasks compute; else {remedy}"
     return UNKNOWN.finding(
         Severity.MEDIUM,

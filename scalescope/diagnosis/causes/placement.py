@@ -30,7 +30,7 @@ LATE_WORKERS = TrialCause(
 
 @LATE_WORKERS.finds
 def late_workers(observation: Observation) -> Finding | None:
-    """`lost_s`: threads that came late while tasks waited, and new workers idle while tasks waited elsewhere."""
+    """`lost_s`: thread-seconds missing before late workers came, or idle on them, while tasks waited."""
     late, attempts = late_workers_of(observation), observation.measured
     lost_s = late.missing_s + late.idle_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -50,14 +50,14 @@ def late_workers(observation: Observation) -> Finding | None:
             saved_s=placed_anywhere_saves_s(observation),
             premise=_worth_waiting(float(joined.max())),
             otherwise=Remedy(
-                f"start {plural(len(names), 'worker')} before the script: waiting in it costs more than it saves",
+                f"start {plural(len(names), 'worker')} before the script: to wait inside it costs more than it saves",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
         ),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
-        Evidence("seconds until the last of them joined", round(float(joined.max()), 3), "table workers"),
-        Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
-        Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
+        Evidence("seconds until the last late worker joined", round(float(joined.max()), 3), "table workers"),
+        Evidence("thread-seconds before late workers came", round(late.missing_s, 3), "tables workers, tasks"),
+        Evidence("thread-seconds idle on late workers, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
     )
 
@@ -87,7 +87,7 @@ DATA_LOCALITY = TrialCause(
 
 @DATA_LOCALITY.finds
 def data_locality(observation: Observation) -> Finding | None:
-    """`lost_s`: over time, the smaller of two numbers: such tasks waiting, and threads idle on other workers."""
+    """`lost_s`: integral over time of the smaller number: tasks waiting near their data, or threads idle elsewhere."""
     local, attempts = tasks_near_data(observation), observation.measured
     if (share := observation.share_of(local.lost_s)) < NOTEWORTHY:
         return None
@@ -101,10 +101,10 @@ def data_locality(observation: Observation) -> Finding | None:
         f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
         f"{percent(share)} of the worker time.",
         Remedy(remedy, saved_s=placed_anywhere_saves_s(observation)),
-        Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
-        Evidence("workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
-        Evidence("inputs", "recorded there" if local.recorded else "not recorded", "tables dependencies, events"),
-        Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
+        Evidence("tasks that waited near their data", len(local.tasks), f"table tasks, prefix {prefix}"),
+        Evidence("workers on which tasks waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
+        Evidence("inputs", "on the same workers" if local.recorded else "not recorded", "tables dependencies, events"),
+        Evidence("thread-seconds idle elsewhere, tasks waiting", round(local.lost_s, 3), "tasks and worker time"),
         confidence=0.9 if local.recorded else 0.6,
     )
 

@@ -17,8 +17,10 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import number, percent, plural
 
-TIMES = 2.0  # least ratio of Prefect's time to that of the functions; on a busy host, Prefect takes 0.5 s per task
-MOSTLY = 0.5  # least share of Prefect's time for one part to be named; share of graphs from which calls carry data
+# Ratio of Prefect's time to the functions' time from which longer functions save all of it; below, only hashing and
+# writing results is saved. On a busy host, Prefect takes 0.5 s per task.
+TIMES = 2.0
+MOSTLY = 0.5  # least share of Prefect's time for a part to be named, and of heavy graphs, for calls to carry data
 
 # Causes that take precedence in flows whose calls carry data
 OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)
@@ -54,12 +56,12 @@ def prefect_server_in_workers(observation: Observation) -> Finding | None:
     return PREFECT_SERVER.finding(
         observation,
         lost_s,
-        f"{starts} of its own within a task, which took {words.duration(lost_s / servers)} each: {percent(share)} of "
-        "the worker time.",
+        f"{starts} of its own within a task, which took {words.duration(lost_s / servers)} each time: "
+        f"{percent(share)} of the worker time.",
         "start one server (`prefect server start`) and set `PREFECT_API_URL=http://HOST:4200/api` for the flow and for "
         "all workers, for example with `prefect config set` or in the environment of the cluster",
         Evidence("temporary servers that workers started", servers, "table events, topic waits"),
-        Evidence("thread-seconds until they had started", round(lost_s, 3), "table events, topic waits"),
+        Evidence("thread-seconds until servers had started", round(lost_s, 3), "table events, topic waits"),
         confidence=0.95,
     )
 
@@ -99,7 +101,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
     worst = max(found, key=_avoidable_s)
     around, within = _avoidable_s(worst) / worst.tasks, worst.function / worst.tasks
     did, remedy = (
-        "around its function",
+        "around the function",
         (
             f"give each task more to do: `{worst.prefix}.map(batches)` with a list of items for each task; pass it "
             "little (a path rather than the data), since Prefect looks through all inputs; steps that Prefect need not "
@@ -110,11 +112,11 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         did = "to look through and hash what the call carries"
         remedy = f"pass `{worst.prefix}` less: load large objects within the task, or pass paths instead"
     elif worst.persist > MOSTLY * _avoidable_s(worst):
-        did = "to write its result"
-        remedy = f"`@task(persist_result=False)` for `{worst.prefix}`, or return less (such as the path of a file)"
+        did = "to write the result"
+        remedy = f"use `@task(persist_result=False)` for `{worst.prefix}`, or return less (such as a file's path)"
     elif worst.hash > MOSTLY * _avoidable_s(worst):
-        did = "to hash its inputs for the key of the cache"
-        remedy = f"`@task(cache_policy=NO_CACHE)` for `{worst.prefix}`, or pass it less (such as the path of a file)"
+        did = "to hash the inputs for the key of the cache"
+        remedy = f"use `@task(cache_policy=NO_CACHE)` for `{worst.prefix}`, or pass it less (such as a file's path)"
     return PREFECT_OVERHEAD.finding(
         observation,
         lost_s,

@@ -22,7 +22,7 @@ from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
 DIFFERENT = 2  # fewest different calls, each repeated, that count as repeated work
-HALF = 0.5  # least share of the repeated work that the client spent in `set_index`, for it to be the reason
+HALF = 0.5  # least ratio of the client's seconds in `set_index` to those of repeated work, for it to be the reason
 DIVISIONS = (
     "pass `divisions=` to `set_index` (and `sorted=True` if the data is already sorted): without divisions, Dask "
     "computes all data once to find them"
@@ -59,7 +59,7 @@ RECOMPUTATION = TrialCause(
 
 @RECOMPUTATION.finds
 def recomputation(observation: Observation) -> Finding | None:
-    """`lost_s`: all computations of a task except the last, unless its result died with its worker."""
+    """`lost_s`: thread-seconds of all computations of a task but the last, without results lost with their worker."""
     attempts, again = observation.measured, _computed_again(observation)
     if again is None:
         return _fused(observation)
@@ -77,8 +77,8 @@ def recomputation(observation: Observation) -> Finding | None:
     return RECOMPUTATION.finding(
         observation,
         lost_s,
-        f"{percent(share)} of the worker time went to computing {plural(len(keys), 'task')} again, up to {most:,} "
-        f"times each, {percent(part)} of it `{prefix}`: their results were gone {why}.",
+        f"{percent(share)} of the worker time went to computing {plural(len(keys), 'task')} again (up to {most:,} "
+        f"times in all), {percent(part)} of it `{prefix}`: their results were gone {why}.",
         "let workers leave by `client.retire_workers(...)`, which moves their results first, or keep them until the end"
         if left
         else DIVISIONS
@@ -87,8 +87,8 @@ def recomputation(observation: Observation) -> Finding | None:
         "them in one call (`dask.compute(a, b)`)",
         Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
         Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
-        Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
-        Evidence("one of these keys", next(iter(keys)), "table tasks"),
+        Evidence("thread-seconds of repeated computations", round(lost_s, 3), "table tasks"),
+        Evidence("a key computed more than once", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
         place=asked_at(observation),
@@ -127,7 +127,7 @@ def _fused(observation: Observation) -> Finding | None:
         "persist the collection that several computations start from, before the first of these (`x = x.persist()`), "
         "or compute all results together (`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
-        Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
+        Evidence("thread-seconds of the repeats", round(sum(float(each["seconds"]) for _, each in rows), 3), "events"),
         Evidence("thread-seconds in code that had run before", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
@@ -148,7 +148,7 @@ def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks:
         ONE_TASK if at_once else KEPT,
         Evidence("tasks with the arguments of an earlier one", tasks, "table events, topic again"),
         Evidence("different arguments", calls, "table events, topic again"),
-        Evidence("thread-seconds in them", round(lost_s, 3), "table events"),
+        Evidence("thread-seconds of repeated calls", round(lost_s, 3), "table events"),
         confidence=0.6,
         severity=Severity.MEDIUM,
         place=replace(place, name=prefix) if place is not None and at_once else place,
@@ -156,7 +156,7 @@ def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks:
 
 
 def _computed_again(observation: Observation) -> Bools | None:
-    """Finished attempts whose key finished again; keys of the user's choice count only if a worker took the result."""
+    """Attempts whose key finished again later; keys chosen by the user count only if a worker left with the result."""
     attempts = observation.measured
     finished = task_column(observation, "status") == STATUS_FINISHED
     keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))

@@ -67,7 +67,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
         Evidence("attempts that raised", int(erred.sum()), "table tasks, status 1"),
         Evidence("attempts in all", len(erred), "table tasks"),
         Evidence("thread-seconds in attempts that raised", round(lost_s, 3), "table tasks"),
-        *(Evidence("said most often", text, f"table events, {count:,} times") for text, count in raised.most_common(1)),
+        *(Evidence("most frequent error", text, f"events, {count:,} times") for text, count in raised.most_common(1)),
         confidence=0.9,
     )
 

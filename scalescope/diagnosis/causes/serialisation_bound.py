@@ -56,7 +56,7 @@ SERIALISATION_BOUND = TrialCause(
 
 @SERIALISATION_BOUND.finds
 def serialisation_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: worker-time part `serialisation`, or idle threads whose next task was on the worker; and packing."""
+    """`lost_s`: the part `serialisation`; or thread-seconds idle with the next task on the worker, and packing."""
     if observation.noteworthy("serialisation"):
         return _unpacking(observation)
     return _heavy_tasks(observation) or _first_tasks(observation)
@@ -84,8 +84,8 @@ def _unpacking(observation: Observation) -> Finding | None:
         f"{plural(tasks, 'task')}." + ("" if imports else largest_part(observation)),
         remedy,
         Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
-        Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
-        Evidence("share of that time in the first task of each worker", round(once, 3), "table tasks"),
+        Evidence("seconds of unpacking for each task", round(each, 4), "table tasks, column deserialize"),
+        Evidence("share of unpacking in the first task of each worker", round(once, 3), "table tasks"),
         confidence=0.9,
         severity=Severity.LOW if imports else severity_of(share),
         place=None if imports else large_at(observation),
@@ -121,8 +121,8 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         f"time (graph of {words.size(heaviest)})." + largest_part(observation),
         _heavy_remedy(observation, prefix),
         Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
-        Evidence("seconds for each task", round(each, 4), "table tasks"),
-        Evidence(f"share of `{prefix}`", round(part, 3), "table tasks"),
+        Evidence("seconds of packing and hand-over for each task", round(each, 4), "table tasks"),
+        Evidence(f"share of `{prefix}` in the hand-over time", round(part, 3), "table tasks"),
         Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
         Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
         confidence=0.7,
@@ -154,8 +154,8 @@ def _first_tasks(observation: Observation) -> Finding | None:
         f"{words.duration(each)} after it reached its worker; later ones began at once: workers first import modules.",
         PRELOAD,
         Evidence("thread-seconds from hand-over to start of first tasks", round(once_s, 3), "table tasks"),
-        Evidence("seconds for each thread", round(each, 4), "table tasks, assigned to start"),
-        Evidence("seconds of all later tasks", round(float(waited.sum()) - once_s, 3), "table tasks"),
+        Evidence("seconds to hand over the first task of a thread", round(each, 4), "table tasks, assigned to start"),
+        Evidence("thread-seconds to hand over all later tasks", round(float(waited.sum()) - once_s, 3), "table tasks"),
         confidence=0.7,
         severity=Severity.LOW,
     )

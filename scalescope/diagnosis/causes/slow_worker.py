@@ -29,7 +29,7 @@ SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
     needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
-    "durations and clearly so for three quarters. They came in two batches, or three came after the worker's first. At "
+    "durations and clearly so for three quarters, in two batches or in three tasks after the worker's first. At "
     "most a third of the workers are as slow. If the host has other workers, a lack of cores must explain it (table "
     "workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
@@ -49,7 +49,7 @@ SLOW_WORKER = TrialCause(
 
 @SLOW_WORKER.finds
 def slow_worker(observation: Observation) -> Finding | None:
-    """`lost_s`: computing time beyond the median worker's, and threads idle until slow workers finish a batch."""
+    """`lost_s`: thread-seconds of tasks beyond the usual, and those idle until slow workers finish a batch."""
     slow = slow_workers(observation)
     if not slow:
         return None
@@ -88,7 +88,7 @@ def slow_worker(observation: Observation) -> Finding | None:
         Evidence("slow workers", len(slow), f"of {len(attempts.addresses):,}, table tasks by worker"),
         Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
         Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
-        Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
+        Evidence("thread-seconds of others waiting for slow workers", round(waited_s, 3), "tasks and worker time"),
         *machine.evidence,
     )
     if bound:
@@ -150,7 +150,7 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
     if lacked[worker] - np.median(lacked[usual]) >= excess / 2:
         what = f"; its threads had no core for {percent(lacked[worker])} of the time"
         source = "table workers, column core_wait_s"
-        return _Machine(what, (Evidence("share of its busy time without a core", round(lacked[worker], 3), source),))
+        return _Machine(what, (Evidence("share of busy time without a core", round(lacked[worker], 3), source),))
     used = _cores_of_a_task(observation)
     others = float(np.nanmedian(used[usual])) if np.isfinite(used[usual]).any() else 0.0
     if others >= COMPUTES and not shares_host and used[worker] / others * times >= times**0.5:

@@ -55,7 +55,7 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
 
 @RESULTS_AWAITED_IN_LOOP.finds
 def results_awaited_in_loop(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle with no task waiting, from the first graph on; or idle during calls of actors."""
+    """`lost_s`: thread-seconds idle with no task waiting, from the first graph on; or idle during calls of actors."""
     if (called := one_by_one(observation)) is not None:
         idle = percent(observation.share_of(called.lost_s))
         return RESULTS_AWAITED_IN_LOOP.finding(
@@ -68,7 +68,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             Evidence("calls of actors", called.calls, "events of actors"),
             Evidence("workers with actors that were called", called.workers, "events of actors"),
             Evidence("calls that ran at the same time, mean", round(called.at_once, 2), "events of actors"),
-            Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
+            Evidence("thread-seconds idle during calls of actors", round(called.lost_s, 3), "tables client and tasks"),
             confidence=0.9,
             place=asked_at(observation),
         )
@@ -149,7 +149,7 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
 
 @FEW_TASKS_IN_FLIGHT.finds
 def few_tasks_in_flight(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
+    """`lost_s`: thread-seconds idle while no task waited, from the first graph's arrival to the last's."""
     found = refilled(observation)
     if found is None:
         return None
@@ -157,7 +157,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY or found.window >= enough:
         return None
     prefix, fewer = most_common_prefix(observation), found.window < observation.threads
-    times = "" if fewer else " (the median), at times fewer than threads,"
+    times = "" if fewer else " (the median; at times fewer than threads)"
     return FEW_TASKS_IN_FLIGHT.finding(
         observation,
         lost_s,
@@ -180,12 +180,12 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
 
 
 SCATTER_ONCE = (
-    "the client scatters data at line {line} for most of that time: scatter it once, before the loop, and pass that "
+    "the client scatters data at line {line} for most of the loop: scatter it once, before the loop, and pass that "
     "future to all tasks"
 )
 NOT_ASLEEP = (
     "send all at once, and wait for results with `wait` or `as_completed`: the client sleeps at line {line} for most "
-    "of that time; if the work really arrives at that pace, nothing is lost"
+    "of the loop; if the work really arrives at that pace, nothing is lost"
 )
 ITS_OWN_PACE = Remedy("submit work earlier if it exists earlier; else nothing is lost", saved_s=0.0)
 SLOW_SUBMISSION = TrialCause(
@@ -211,7 +211,7 @@ SLOW_SUBMISSION = TrialCause(
 
 @SLOW_SUBMISSION.finds
 def slow_submission(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
+    """`lost_s`: thread-seconds idle while no task waited, from the first graph's arrival to the last's."""
     found = loop(observation)
     if found is None or found.waits or found.window or packing(observation) is not None:
         return None
@@ -235,7 +235,7 @@ def slow_submission(observation: Observation) -> Finding | None:
         remedy,
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
-        Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
+        Evidence("tasks per second that the threads could take", round(needed, 3), "threads divided by mean duration"),
         confidence=0.7,
         place=place,
         severity=Severity.INFO if idle else None,

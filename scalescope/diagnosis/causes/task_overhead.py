@@ -54,7 +54,7 @@ TASK_OVERHEAD = TrialCause(
     code="task-overhead",
     title="Overhead inside tasks costs too much",
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
-    "compressing files, in pandas on making an object of each row (`apply(..., axis=1)`, `iterrows`) or guessing the "
+    "compressing files, while pandas made an object of each row (`apply(..., axis=1)`, `iterrows`) or guessed the "
     "format of each date, in a call that reads something and that each task makes with equal arguments (events of "
     "topic same-call), or in a framework around the user's function and not in that function (table inside).",
     ruled_out_by="Library functions that the user's code calls to compute: they are the work. Loading in only the "
@@ -98,8 +98,8 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"none is needed, since a longer run pays this time only once; for many short runs, {KEEP_WORKERS}"
         if moves
         else Remedy(remedy, saved_s=observation.saved_s(saves * spent.seconds, TASK_OVERHEAD.parts)),
-        Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
-        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("thread-seconds of the overhead", round(spent.seconds, 3), "table inside"),
+        Evidence("share of the time of the prefix's tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.85,
         severity=Severity.INFO if moves else None,
@@ -119,8 +119,8 @@ def _loaded_again(observation: Observation, same: SameCall) -> Finding | None:
         f"`{same.prefix}` spends {percent(same.share)} of its time in `{call}`, called from {same.where}: each task "
         f"repeats this call, which takes {percent(share)} of the worker time.",
         f"call `{same.function}` once in each process, and keep its result: {once}",
-        Evidence("thread-seconds", round(same.seconds, 3), "tables inside and events, topic same-call"),
-        Evidence("share of the time of these tasks", round(same.share, 3), f"prefix {same.prefix}"),
+        Evidence("thread-seconds of the call", round(same.seconds, 3), "tables inside and events, topic same-call"),
+        Evidence("share of the time of the prefix's tasks", round(same.share, 3), f"prefix {same.prefix}"),
         Evidence("tasks that made this call with equal arguments", same.tasks, "table events, topic same-call"),
         confidence=0.75,
         place=Place.of(same.where),
@@ -139,13 +139,13 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
         at = next((i for i, frame in enumerate(path) if "pickle" in frame and not is_users(frame)), len(path) - 1)
         return f"in `{path[at].removesuffix('()')}`" if path else "in pickles", path[: max(at, 0)]
     if kind == DATES:
-        return "in pandas on guessing the format of each date", path[: path.index(BY_DATES)]
+        return "guessing the format of each date in pandas", path[: path.index(BY_DATES)]
     if kind == ROWS:
         at = next(i for i, frame in enumerate(path) if frame in BY_ROWS)
         call = path[at].rpartition(".")[2] if path[at] == BY_ROWS[1] else "apply(..., axis=1)"
         # With `apply` of Dask's DataFrame, only the function of a row is the user's.
         above = path[:at] if any(map(is_users, path[:at])) else path
-        return f"in pandas on making an object of each row (`{call}`)", above
+        return f"making an object of each row in pandas (`{call}`)", above
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:
         return f"in {kind}", path

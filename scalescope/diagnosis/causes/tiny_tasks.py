@@ -30,7 +30,7 @@ TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; fewer never cost noticeable time
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # smallest and largest proposed partition, in bytes
-KNOWN_BYTES = 2**10  # least bytes of a partition that a text shows; records of a killed script have fewer
+KNOWN_BYTES = 2**10  # least bytes of a partition that a message shows; records of a killed script say fewer
 ROOM = 10  # least number of partitions of the proposed size that must fit into the memory of a thread
 EACH = 4  # least number of partitions for each thread after the change
 
@@ -111,11 +111,11 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
         Evidence("tasks", len(durations), "table tasks"),
         Evidence(TIMES, math.ceil(larger.times) if larger else times, "the time that a task should take"),
-        Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
+        Evidence("tasks per second", round(rate, 1), "tasks divided by makespan"),
         *(larger.evidence if larger else ()),
         Evidence("assumed time of the scheduler per task, s", scheduler_s, "built in, or the cluster's facts"),
         Evidence("time of the worker per task, besides running it, s", round(worker_s, 6), "built in, or table tasks"),
-        Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
+        Evidence("share of worker time not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
         place=_divided_at(observation),
     )
@@ -128,7 +128,7 @@ def _divided_at(observation: Observation) -> Place | None:
 
 
 def _calls(observation: Observation) -> list[PartitionCall]:
-    """Calls of the user's that divide data."""
+    """Calls in the user's code that divide data."""
     return [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
 
 
@@ -175,7 +175,7 @@ def _larger(observation: Observation, wanted: int) -> _Larger | None:
         call.partitions / left,
         nbytes,
         (
-            Evidence("bytes of the result of such a task", round(nbytes), "table tasks"),
+            Evidence("bytes of a task's result", round(nbytes), "table tasks"),
             Evidence("partitions that are enough", left, call.where),
         ),
     )

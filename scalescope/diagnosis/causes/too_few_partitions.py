@@ -183,7 +183,7 @@ def _enough(summary: PointSummary) -> int:
 
 
 def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:
-    """Predicted makespan on as many threads as there can be partitions: at least ceil(items / threads) × T1 / items."""
+    """Gain if each thread (or item) has a partition: the makespan is at least ceil(items / threads) × T1 / items."""
     point, items, enough = worst.point, worst.items, _enough(worst)
     makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
     if items:
@@ -204,5 +204,5 @@ def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[
         return ()
     return (
         Evidence("partitions that this default predicts", rule.partitions(items), rule.formula),
-        Evidence("pairs of items and partitions that the default predicts", len(_by_default(found)), "all that differ"),
+        Evidence("pairs of items and partitions that the default predicts", len(_by_default(found)), "different pairs"),
     )

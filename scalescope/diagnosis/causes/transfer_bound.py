@@ -76,7 +76,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
         Evidence("thread-seconds waiting for inputs", round(observation.seconds("transfer"), 3), "worker time"),
         Evidence("tasks that fetched inputs", tasks, "table tasks, column transfer"),
         Evidence("seconds per fetching task", round(each, 4), "table tasks, column transfer"),
-        Evidence(f"share of `{prefix}` in these seconds", round(part, 3), "table tasks"),
+        Evidence(f"share of `{prefix}` in the waiting time", round(part, 3), "table tasks"),
     ]
     if moved is not None:
         evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))

@@ -31,8 +31,8 @@ STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
     needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
-    "median. Threads that had been busy at the same time were idle until these ended, and tasks waited only behind "
-    "other tasks.",
+    "median. Threads that had been busy at the same time were idle until these ended, and waiting tasks were queued "
+    "behind others.",
     ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
     "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
     "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",
@@ -48,7 +48,7 @@ STRAGGLER = TrialCause(
 
 @STRAGGLER.finds
 def straggler(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle after the time at which the stage would have ended with stragglers of median duration."""
+    """`lost_s`: thread-seconds idle after the stage would have ended, had its stragglers taken the median duration."""
     held = delayed_batches(observation)[0]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -87,7 +87,7 @@ def straggler(observation: Observation) -> Finding | None:
             changes=() if early else None,
         ),
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
-        Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
+        Evidence("median of the stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
         Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
         Evidence("thread-seconds idle after all other tasks had ended", round(lost_s, 3), "tasks and worker time"),
@@ -117,7 +117,7 @@ SKEWED_TASKS = TrialCause(
 
 @SKEWED_TASKS.finds
 def skewed_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle at the end of such stages, without those that equal tasks leave idle in the last wave."""
+    """`lost_s`: thread-seconds idle at the end of uneven stages, without those of the last wave of equal tasks."""
     held = delayed_batches(observation)[1]
     lost_s = sum(each.lost_s for each in held)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -154,10 +154,10 @@ def skewed_tasks(observation: Observation) -> Finding | None:
             otherwise=Remedy(f"{divide}, the longest first (`priority=`)", saved_s=saved_s),
         ),
         Evidence("fastest tenth of the tasks, at most, s", round(low, 4), f"table tasks, prefix {prefix}"),
-        Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
+        Evidence("median duration, s", round(middle, 4), f"table tasks, prefix {prefix}"),
         Evidence("slowest tenth of the tasks, at least, s", round(high, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks", len(durations), "in flight together"),
-        Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
+        Evidence("thread-seconds idle at the end of uneven stages", round(lost_s, 3), "tasks and worker time"),
         *_all_rounds(observation, prefix),
         confidence=0.9,
         place=held_back_at(observation) if without_wait else None,

@@ -11,7 +11,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import RAN, TrialState
 from scalescope.model.words import plural
 
-CLUSTER = "cluster"  # `RAN` of a cluster watched from outside: the watch ends at any time
+CLUSTER = "cluster"  # `RAN` of a cluster watched from outside: a watch may end before its tasks
 
 UNFINISHED_TASKS = TrialCause(
     code="unfinished-tasks",
@@ -50,14 +50,14 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
         return None
     what = "flow" if observation.by_prefect and (ran == "script" or not left) else ran
     prefix = all_of_them.most_common(1)[0][0]
-    end = ": they were cancelled." if cancelled or ran == "script" else ": no figure here includes them."
+    end = ": they were cancelled." if cancelled or ran == "script" else ": the metrics leave them out."
     return UNFINISHED_TASKS.finding(
         observation,
         0.0,
         f"The {what} ended while {plural(count, 'task')} (`{prefix}`) had not finished{end}",
         f"keep the futures and wait for them before the {what} ends: `client.gather(futures)`",
         Evidence("tasks that were unfinished at the end", left.total(), "table events, topic unfinished"),
-        Evidence("tasks cancelled before", cancelled.total(), "table events, topic unfinished"),
+        Evidence("tasks cancelled before the end", cancelled.total(), "table events, topic unfinished"),
         Evidence("tasks that ended", finished, "table tasks"),
         confidence=0.95,
         severity=Severity.HIGH,

@@ -18,8 +18,8 @@ REMEDIES = {
     "combine them in one task",
     "MultiLock": "lock less: guard only the lines that need it, or lock fewer names at once",
     "Queue": "let the client submit one task per item, instead of tasks that wait for items",
-    "Event": "pass the future of what sets it as an argument: the task then begins when that is done",
-    "Variable": "pass the future of what sets it as an argument: the task then begins when that is done",
+    "Event": "pass the future of the task that sets it as an argument: this task then begins when that one is done",
+    "Variable": "pass the future of the task that sets it as an argument: this task then begins when that one is done",
     "ActorFuture": "share the work among several actors, call the actor less often, or return the values and combine "
     "them in one task",
     "Future": "pass futures on as arguments: the task then begins when their results are there",
@@ -57,7 +57,7 @@ WAITING_TASKS = TrialCause(
 
 @WAITING_TASKS.finds
 def waiting_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: waits in calls of `distributed`; all worker time if the trial stood still."""
+    """`lost_s`: thread-seconds of waits in calls of `distributed`; all worker time if the trial stood still."""
     if stopped := _stopped(observation):
         return stopped
     found = waits_for_others(observation)
@@ -69,7 +69,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
     storing = str(worst["where"]).endswith(STORING)
     if storing:
         where = " of `store`, which writes one chunk at a time"
-    tasks = sum(int(wait["tasks"]) for wait in found if wait["prefix"] == worst["prefix"])
+    tasks = sum(int(wait["tasks"]) for wait in found)
     return WAITING_TASKS.finding(
         observation,
         lost_s,
@@ -77,8 +77,8 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         f"worker time passed in {plural(tasks, 'task')} that held a thread and waited.",
         UNLOCKED if storing else REMEDIES.get(waited_for(worst), OTHERWISE),
         Evidence("thread-seconds waited", round(lost_s, 3), "table events, topic waits"),
-        Evidence("seconds at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
-        Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
+        Evidence("seconds at the worst line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
+        Evidence("tasks that waited at the worst line", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
         place=asked_at(observation) if storing else Place.of(str(worst["where"])),
     )

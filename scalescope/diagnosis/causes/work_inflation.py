@@ -14,7 +14,7 @@ from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import number, percent, plural
 
-# Least ratio of work to that on fewer threads; twice the threads, 70 % busy, 10 % faster, do 2 × 0.7 / 1.1 as much.
+# Least ratio of work to that on fewer threads. Twice the threads, 70 % busy, 10 % faster: 2 × 0.7 / 1.1 = 1.27.
 GROWTH = 1.25
 FASTER = 1.1  # speed-up below which more threads are not worth it
 
@@ -87,7 +87,7 @@ def _said(worst: _WorkGrowth) -> tuple[str, str]:
 
 @WORK_INFLATION.finds
 def work_inflation(case: SweepCase) -> Finding | None:
-    """`lost_s`: work beyond that on fewer threads at equal load, without what findings of trials explain."""
+    """`lost_s`: thread-seconds beyond those on fewer threads at equal load, without what findings of trials explain."""
     found = [grown for points in _alike(case) for grown in _grown(case, points)]
     if not found:
         return None
@@ -96,18 +96,18 @@ def work_inflation(case: SweepCase) -> Finding | None:
     tasks = f"`{worst.prefix}` tasks"
     more, fewer, paying = case.label(worst.summary), case.label(worst.fewer[0]), _paying(case, worst)
     what, remedy = _said(worst)
-    enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more hardly help"
+    enough = "" if paying is worst.summary else f"; until then ask for {case.label(paying)}: more would hardly help"
     return WORK_INFLATION.finding(
         severity_of(worst.share),
-        f"The same work takes longer on more threads: {tasks} take {number(after.work_s)} thread-seconds at {more}, "
-        f"and {number(before.work_s)} at {fewer}, which costs {percent(worst.share)} of the worker time; {what}.",
+        f"The same work takes longer on more threads: {tasks} take {number(after.work_s)} thread-seconds ({more}), "
+        f"and {number(before.work_s)} ({fewer}), which costs {percent(worst.share)} of the worker time; {what}.",
         remedy + enough,
-        Evidence("thread-seconds there", round(after.work_s, 3), f"work of the {tasks}, {more}"),
-        Evidence("thread-seconds on fewer", round(before.work_s, 3), f"work of the {tasks}, {fewer}"),
-        Evidence("typical task there, s", round(after.median_s, 4), f"median, {plural(after.tasks, 'task')}"),
-        Evidence("typical task on fewer, s", round(before.median_s, 4), f"median, {plural(before.tasks, 'task')}"),
-        Evidence("seconds of the call there", round(worst.metrics.elapsed_s, 3), more),
-        Evidence("seconds of the call on fewer", round(worst.fewer[1].elapsed_s, 3), fewer),
+        Evidence("thread-seconds on more threads", round(after.work_s, 3), f"work of the {tasks}, {more}"),
+        Evidence("thread-seconds on fewer threads", round(before.work_s, 3), f"work of the {tasks}, {fewer}"),
+        Evidence("task on more threads, s", round(after.median_s, 4), f"median, {plural(after.tasks, 'task')}"),
+        Evidence("task on fewer threads, s", round(before.median_s, 4), f"median, {plural(before.tasks, 'task')}"),
+        Evidence("seconds of the call on more threads", round(worst.metrics.elapsed_s, 3), more),
+        Evidence("seconds of the call on fewer threads", round(worst.fewer[1].elapsed_s, 3), fewer),
         points=[grown.summary for grown in sorted(found, key=lambda grown: -grown.share)],
         lost_s=sum(grown.summary.valid * grown.excess_s for grown in found),
         confidence=0.8 if worst.each else 0.6,
@@ -126,7 +126,7 @@ def _alike(case: SweepCase) -> Iterator[Sequence[Measured]]:
 
 
 def _grown(case: SweepCase, points: Sequence[Measured]) -> Iterator[_WorkGrowth]:
-    """Points with most threads whose work grew, each with the smaller point where the growth shows best."""
+    """Points with the most threads whose work grew, each with the smaller point where the growth shows best."""
     most = points[-1][0].point.threads
     fewer = [point for point in points if point[0].point.threads < most]
     for summary, metrics in points[len(fewer) :]:

@@ -37,7 +37,7 @@ REDUCE = (
     "reduce each input in a separate task before this task combines them, or write the results out instead of "
     "collecting them (`to_parquet`, `to_zarr` in place of `compute`)"
 )
-GATHERS = 0.3  # share of a worker's memory that the inputs of a task need, for them to be the reason for its end
+GATHERS = 0.3  # least share of a worker's memory taken by a task's inputs, for these to explain the worker's end
 MOST_SUSPECTS = 3  # most tasks that may share the blame; larger groups are not suspected
 
 
@@ -138,20 +138,21 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
     if not sure:
         also = words.some([task_name(observation, key) for group in blame.groups for key in group[1:]], 2)
-        whole = f"Most likely task {which} (or {also}, also on all of them)"
+        whole = f"Most likely, task {which} (or {also}, on the same workers)"
+    one = "it" if len(keys) == 1 else "one of them"
     end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
     return WORKER_KILLING_TASK.finding(
         observation,
         lost_with_workers(observation),
-        f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died held "
-        f"it{how.text}{end}.{untold(observation)}"
+        f"{whole} ended every worker that ran {one}: {count} that died held {one}{how.text}{end}."
+        + untold(observation)
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(inputs)}"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
-        Evidence("workers that died while they held it", len(dead), "tables workers and tasks"),
+        Evidence("workers that died while they held the task", len(dead), "tables workers and tasks"),
         Evidence("workers that died", total, "table workers"),
         *traces_of(dead),
         *((Evidence("the scheduler's verdict", "KilledWorker", "event task-erred"),) if refused else ()),

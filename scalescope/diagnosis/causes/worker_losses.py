@@ -63,11 +63,11 @@ def worker_died(observation: Observation) -> Finding | None:
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
     place = observation.place(last.worker) or f" on {last.host}"
-    where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
+    where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last of them worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     refused = len(given_up(observation))
     more += f"; the scheduler gave up on {plural(refused, 'task')} (KilledWorker)" if refused else ""
-    loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
+    loss = f", and {percent(share)} of the worker time was lost as a result" if share >= 0.01 else ""
     filled, remedy = _filled_by(observation) if how.look == MORE_MEMORY else ("", "")
     said = (
         f" {words.capital(filled)}."
@@ -83,7 +83,7 @@ def worker_died(observation: Observation) -> Finding | None:
         + untold(observation),
         remedy or how.look,
         Evidence("workers that died", len(dead), "table workers"),
-        Evidence("tasks that were with them", cut, "table tasks"),
+        Evidence("tasks on workers that died", cut, "table tasks"),
         *traces_of(dead),
         confidence=0.9 if last.exit_code is not None or last.over_memory else 0.8,
         severity=Severity.HIGH if refused else severity_of_loss(observation, share),
@@ -109,7 +109,7 @@ def _after_all_results(observation: Observation, late: Sequence[Departure]) -> F
         "nothing has to be done; if you call `client.retire_workers` before you end workers, the scheduler does not "
         "compute their results again",
         Evidence("workers that ended", len(late), "table workers"),
-        Evidence("tasks that were with them", again, "table tasks"),
+        Evidence("tasks on workers that ended", again, "table tasks"),
         confidence=0.9,
         severity=Severity.INFO,
     )
@@ -133,7 +133,7 @@ WORKERS_MISSING = TrialCause(
 
 @WORKERS_MISSING.finds
 def workers_missing(observation: Observation) -> Finding | None:
-    """`lost_s`: threads absent while as many tasks waited, without workers that came later or died."""
+    """`lost_s`: thread-seconds of absent threads for which tasks waited, without workers that came later or died."""
     error = observation.trial.facts.get("error") or {}
     if error.get("type") == "WorkersMissing":
         return _never_complete(observation, str(error.get("message", "")))
@@ -159,8 +159,8 @@ def workers_missing(observation: Observation) -> Finding | None:
         "keep workers for the whole run: no `cluster.adapt(...)`, no `--lifetime` shorter than the run, and "
         "`client.wait_for_workers(n)` before the run begins"
         if left
-        else "wait for them with `client.wait_for_workers(n)` before the work begins, and look into the logs of the "
-        "platform for why the others did not come",
+        else "wait for the workers with `client.wait_for_workers(n)` before the work begins, and look into the logs of "
+        "the platform for why the others did not come",
         Evidence("threads asked for", observation.threads, "the point"),
         Evidence("threads missing on average", round(mean, 2), "table workers"),
         Evidence("workers that left by request", len(left), "table workers, events remove-worker"),

@@ -13,7 +13,7 @@ from scalescope.model.words import percent, plural
 
 RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 
-MEANT = 0.25  # most share of the worker time lost, for a limit by resources to count as intended
+MEANT = 0.25  # largest share of the worker time lost, for a limit by resources to count as intended
 
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
@@ -62,7 +62,7 @@ def _unmet(observation: Observation) -> Finding | None:
 
 
 def _confined(observation: Observation) -> Finding | None:
-    """`lost_s`: over time, the smaller of two numbers: restricted tasks waiting, and threads idle elsewhere."""
+    """`lost_s`: time integral of the smaller of two numbers: restricted tasks waiting, and threads idle elsewhere."""
     found, attempts = restricted_prefixes(observation), observation.measured
     lost_s = sum(each.lost_s for each in found)
     if not found or (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -101,7 +101,7 @@ def _confined(observation: Observation) -> Finding | None:
         Evidence("workers", total, "table workers"),
         Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
         Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
-        Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
+        Evidence("thread-seconds idle elsewhere, tasks waiting", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
         severity=Severity.INFO if meant else None,
         link=RESOURCES_LINK if worst.by == "resources" else "",

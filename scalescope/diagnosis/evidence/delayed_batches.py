@@ -136,7 +136,7 @@ def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
 
 
 def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
-    """Begin of the last of these tasks, or its begin had all taken the mean, if that is earlier."""
+    """Begin of the last of these tasks; or, if earlier, its begin if all had taken `mean_s`."""
     attempts = observation.measured
     waves = math.ceil(len(tasks) / max(_at_once(attempts.start[tasks], attempts.stop[tasks]), 1))
     return min(float(attempts.start[tasks].max()), float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s)

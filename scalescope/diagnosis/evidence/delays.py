@@ -30,7 +30,7 @@ class Delays:
     """Delays and their origins; one element per attempt, and intervals of the client."""
 
     awaited: Bools  # True where another task or the client had to wait for the attempt's end
-    own_s: Floats  # seconds by which it held its thread longer than is typical of its batch; 0 unless `LONG`
+    own_s: Floats  # seconds by which it held its thread longer than is typical of its batch; 0 up to the ratio `LONG`
     late_s: Floats  # seconds by which it began later because of a delay of earlier tasks or the client
     origin: Ints  # the attempt at which that delay began, `OF_CLIENT`, or `NONE`
     client: Floats  # begin and end of the client's own code that held back what it sent next; shape (2, n)
@@ -77,7 +77,7 @@ def _edges(observation: Observation, begin: Floats) -> tuple[Ints, Ints]:
     before = before_on_worker(observation)[queued]
     behind = (before >= 0) & (attempts.stop[before] > attempts.prepared_from[queued])
     task, needs = np.append(task, queued[behind]), np.append(needs, before[behind])
-    possible = needs < task  # repeated attempts can need each other in no order
+    possible = needs < task  # repeated attempts can need later ones; these needs are left out
     task, needs = task[possible], needs[possible]
     order = np.argsort(task, kind="stable")
     return task[order], needs[order]

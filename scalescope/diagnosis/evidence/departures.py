@@ -112,7 +112,7 @@ def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]
 
 
 def _held(observation: Observation) -> dict[str, set[str]]:
-    """By worker, keys whose attempt was lost there, or for whose task that worker's end made the scheduler give up."""
+    """By worker, keys of attempts that were lost with it, or that failed there as the scheduler gave up on the task."""
     status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
     key, worker = observation.column("tasks", "key"), observation.column("tasks", "worker")
     killed = given_up(observation)
@@ -125,7 +125,7 @@ def _held(observation: Observation) -> dict[str, set[str]]:
 
 @once
 def given_up(observation: Observation) -> frozenset[str]:
-    """Keys of tasks that the scheduler gave up because too many workers died while they were there."""
+    """Keys of tasks that the scheduler gave up because too many workers died that held them."""
     events = observation.events("task-erred")
     return frozenset(str(message["key"]) for _, message in events if "KilledWorker" in str(message.get("exception")))
 

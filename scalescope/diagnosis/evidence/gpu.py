@@ -32,7 +32,7 @@ def moved_bytes(observation: Observation) -> int:
 
 
 def facts_of_gpus(observation: Observation) -> Mapping[str, Mapping[str, Any]]:
-    """Facts that the workers' samplers noted of their cards, by address (`capture.memory.gpus`)."""
+    """Facts that the workers' samplers noted about their cards, by address (`capture.memory.gpus`)."""
     facts = (observation.trial.facts.get("capture") or {}).get("gpus") or {}
     return dict(facts.get("workers") or {})
 

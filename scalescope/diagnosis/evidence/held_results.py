@@ -46,7 +46,7 @@ class HeldResults:
 
     @property
     def workers_for_all(self) -> int:
-        """Number of such workers that would have held all; 0 if one holds nothing."""
+        """Number of workers with the same limit that would have held all results; 0 if one of them holds none."""
         return math.ceil(self.nbytes / self.fits) if self.fits else 0
 
 
@@ -140,7 +140,7 @@ def most_on_one_worker(observation: Observation, without: Bools | None = None) -
 
 
 def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float, str]:
-    """The prefix with most of the bytes held then, its share, the share that no task needed from then on, and whose."""
+    """The prefix with most of the bytes held then, its share, the share unneeded from then on, and its main prefix."""
     attempts, sizes = observation.measured, task_column(observation, "nbytes")
     there = (attempts.stop <= when) & attempts.useful
     needed = there & (_last_use(observation) > when - HEARD_S)

@@ -148,7 +148,7 @@ class LargeBlock:
 
 @once
 def large_block(observation: Observation) -> LargeBlock | None:
-    """The largest result, if a worker's memory holds fewer than four for each of its threads."""
+    """The largest result, if a worker's memory holds at most four for each of its threads."""
     limit, sizes = limit_of_workers(observation), observation.numbers("tasks", "nbytes")
     if not limit or not len(sizes):
         return None

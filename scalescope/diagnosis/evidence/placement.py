@@ -192,7 +192,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
-    """Whether inputs were recorded; attempts that ran where one lay; and the largest (as `TasksNearData.source`)."""
+    """Whether inputs were recorded; which attempts ran where an input lay; and each one's largest such input."""
     attempts = observation.measured
     local, source = np.zeros(len(attempts.start), dtype=bool), np.full(len(attempts.start), VARIOUS)
     data = scattered_data(observation.tables)

@@ -15,7 +15,7 @@ from scalescope.diagnosis.observation import Observation, once
 
 PREFECT = "Prefect."  # begins the column `what` of events with topic `waits` that are no waits
 ASKING = 3.0  # ratio of the time to ask for a slot to the time to give it back, beyond which asking counts as waiting
-KNOWN = 0.9  # least share of a prefix's attempts with a noted function, for the others' time to count as Prefect's own
+KNOWN = 0.9  # least share of a prefix's attempts with a noted function, for their other time to count as Prefect's own
 
 
 @dataclass

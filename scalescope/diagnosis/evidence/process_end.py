@@ -48,21 +48,21 @@ def lost_with_workers(observation: Observation) -> float:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """An end of processes, where to look, and where to read more."""
+    """How processes ended, where to look, and where to read more."""
 
     text: str
     look: str
     link: str = KILLED_LINK
 
 
-ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "remove the axis; recovery_s says what this cost")
+ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "remove the axis; metric recovery_s says the cost")
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
     """The end that most of the deaths show, by logs and exit codes; else the reason why the trial does not count."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
-        where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
+        where = "at that line" if ", File " in crash else "in which it crashed (table logs has its threads' stacks)"
         return ProcessEnd(f" ({crash})", f"fix or upgrade the native code {where}")
     if sum(death.over_memory for death in dead) * 2 > len(dead):
         return ProcessEnd(", each ended by its nanny because its memory was over the limit", MORE_MEMORY, MEMORY_LINK)
@@ -80,9 +80,9 @@ def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
         if any(death.reason.startswith("check-worker-ttl") for death in dead):
             return ProcessEnd(
                 " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
-                "look for code that holds the interpreter lock for minutes, or raise that option",
+                "look for code that holds the interpreter lock for minutes, or raise that limit",
             )
-        said, logs = told(reason), "look into the logs of the platform (pod, job, kernel): no nanny saw how it ended"
+        said, logs = told(reason), "look into the platform's logs (pod, job, kernel): no nanny saw how the worker ended"
         cause = said.get("cause", "").partition("; the end of ")[0]
         return ProcessEnd(f" ({cause})" if cause else "", said.get("next", logs))
     if code >= 0:

@@ -30,7 +30,7 @@ def _replay(observation: Observation) -> Replay | None:
 def placed_anywhere_saves_s(observation: Observation) -> float | None:
     """Seconds saved if each free thread took the first ready task; None without a graph.
 
-    Priority: the first task that each worker ran, then the second task of each, and on.
+    Priority: the first task that each worker ran, then the second task of each, and so on.
     """
     replay, attempts = _replay(observation), observation.measured
     if replay is None:

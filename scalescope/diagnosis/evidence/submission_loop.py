@@ -157,7 +157,7 @@ def _client_s(observation: Observation, begin: float, end: float) -> Floats:
 
 
 def _seconds(observation: Observation, begin: float, end: float) -> float:
-    """Seconds from one moment to another, without waits for other clusters while no task was known."""
+    """Seconds from `begin` to `end`, less the client's waits for other clusters while this one had no task."""
     return float(np.diff(time_here(observation)(np.array([begin, end])))[0])
 
 
@@ -198,7 +198,7 @@ def unwanted_s(observation: Observation, begin: float, end: float) -> float:
 
 @dataclass(frozen=True)
 class GraphPacking:
-    """Calls in a loop whose data takes the client longer to pack and send than the tasks take to run."""
+    """A loop that the client mostly spends on packing and sending the data of its calls."""
 
     nbytes: float  # bytes of a graph, median
     each_s: float  # seconds from one arrival to the next, median
@@ -257,13 +257,13 @@ def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
         Evidence(f"{found.unit}s sent one after another", found.graphs, "table graphs"),
         Evidence(SENT, found.tasks, "table graphs"),
         Evidence(
-            "share of the time after which all earlier tasks had ended",
+            "share of time in rounds that ended with no task left",
             round(found.awaited, 4),
             "tables graphs and tasks",
         ),
         Evidence(f"from one {found.unit} to the next, median, s", round(found.round_s, 4), "table graphs"),
-        Evidence("of this time, without any task, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
-        Evidence("thread-seconds idle meanwhile, no task waiting", round(lost_s, 3), "tasks and worker time"),
+        Evidence("pause with no task left, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
+        Evidence("thread-seconds idle in the loop, no task waiting", round(lost_s, 3), "tasks and worker time"),
     )
 
 

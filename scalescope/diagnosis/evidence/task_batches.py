@@ -62,11 +62,11 @@ NOISE = 0.05  # least spread of durations assumed (standard deviation of their l
 def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     """Workers that are slow in all they do (indices into `Attempts.addresses`), and how many times slower.
 
-    A worker's score is the median, over its tasks, of log(duration / median of the batch); tasks that began before it
-    had finished one of their prefix are left out where it ran others (imports, connections). It is slow if its score is
-    `SLOW` above the (lower) median worker's, by more than `SURE` standard errors of a median (1.25 σ / √n, σ from the
-    median absolute deviation), in three quarters of its tasks, in two batches or in `AGAIN` tasks after the first; and
-    if at most a third of the workers are.
+    A worker's score is the median, over its tasks, of log(duration / median of the batch). If it ran several tasks of a
+    prefix, those that began before the first had ended are left out (imports, connections). It is slow if its score is
+    log(`SLOW`), and `SURE` standard errors of a median (1.25 σ / √n, σ from the median absolute deviation), above that
+    of the (lower) median worker; if three quarters of its tasks are 1.2 times slower, in two batches or `AGAIN` times
+    after the first; and if at most a third of the workers are slow.
     """
     attempts, found = observation.measured, task_batches(observation)
     big = found.size[found.batch] >= MIN_TASKS
@@ -119,7 +119,7 @@ def first_tasks_s(observation: Observation, prefix: str) -> float:
 
 @once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
-    """Attempts that began after their worker had finished one of their prefix; attempts whose worker ran none later."""
+    """Attempts that began after their worker had finished one of their prefix; attempts on workers without such."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
     place = attempts.worker * len(names) + prefix
     if len(attempts.addresses) * len(names) > 4 * len(place):  # there are too many prefixes: each key may have its own

@@ -58,7 +58,7 @@ def short_key(observation: Observation, attempt: int) -> str:
 
 @once
 def task_prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
-    """The task prefixes, and the place of each attempt's among them."""
+    """The distinct task prefixes, and for each attempt the index of its prefix."""
     return codes(observation.measured.prefix)
 
 

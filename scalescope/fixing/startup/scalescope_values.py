@@ -2,9 +2,9 @@
 
 It also notes the empty results by which Dask learns what a function of the script returns, in the form of `meta=`.
 
-A value is one line of text, in which numbers can be compared: of an array of decimal numbers, sums that change with the
-values, their signs and their order. Lists, tuples and dictionaries are noted by what they hold, since a patch may get
-the same values one by one or all together.
+A value is noted as a line of text, in which numbers can be compared. The text of an array of decimal numbers has sums
+that change with the values, their signs and their order. The items of lists, tuples and dictionaries are noted one by
+one, since a patched script may get the same values one by one or all together.
 """
 
 import atexit
@@ -30,7 +30,7 @@ PIECE = 1 << 20  # elements of an array that are summed at a time
 
 
 class Values:
-    """Values by their text, written to a file when Python ends."""
+    """Counts values by their text, and writes the counts to a file when Python ends."""
 
     def __init__(self, file: str) -> None:
         self.file, self.pid, self.seen, self.within = file, os.getpid(), Counter[str](), threading.local()
@@ -99,7 +99,7 @@ class Values:
         """Count a value, without the parts that `given` holds: `dask.compute` returns what is not lazy unchanged."""
         try:
             self.seen.update(Counter(told(value)) - Counter(told(given)))
-        except Exception as error:  # noqa: BLE001 - an object of the script's, whose code raises
+        except Exception as error:  # noqa: BLE001 - the code of one of the script's objects raises
             self.seen[f"{type(value).__name__} {type(error).__name__}"] += 1
 
     def at_once(self, status: int) -> "NoReturn":
@@ -113,7 +113,7 @@ class Values:
 
 
 def as_meta(value: "Any") -> str:
-    """Text to pass as `meta=` for such a result: `('x', 'float64')`, or `{'x': 'float64'}`; empty for other types."""
+    """Text for `meta=` of results like this Series or DataFrame, such as `('x', 'float64')`; empty for other types."""
     kind = type(value).__name__
     if kind == "Series" and (value.name is None or type(value.name) is str):
         return repr((value.name, str(value.dtype)))
@@ -157,13 +157,13 @@ def told(value: "Any") -> "Iterator[str]":
 
 
 def is_of_numbers(value: "Any") -> bool:
-    """Whether a value is an array, or a scalar of NumPy's, of decimal numbers."""
+    """Whether a value is an array or a NumPy scalar of decimal numbers."""
     decimal = str(getattr(getattr(value, "dtype", ""), "kind", "")) in ("f", "c")
     return decimal and hasattr(value, "__array__") and type(value).__name__ != "MaskedArray"
 
 
 def of_numbers(value: "Any") -> str:
-    """Type, shape, and two sums of an array of decimal numbers: of absolute values, and weighted by sign and place."""
+    """Type, shape, number of elements not finite, and two sums of an array: of absolute and of weighted values."""
     import numpy as np
 
     array = np.asarray(value)

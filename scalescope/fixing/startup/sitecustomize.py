@@ -1,7 +1,7 @@
 """Python imports this before a script that `scalescope fix` runs, and in every Python process that the script starts.
 
 It refuses what would reach beyond the script's copy: files that are written elsewhere, and connections to other
-machines. Nothing is imported here that Python itself has not imported already, but `json`.
+machines. Apart from `json`, it imports only modules that Python itself has already imported.
 """
 
 import json
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 HERE, GUARD = os.path.dirname(os.path.abspath(__file__)), "SCALESCOPE_GUARD"
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Audit events that change files, by the arguments that are paths. In events of `os`, the last arguments are open
-# folders to which the paths are relative, or -1.
+# Audit events that change files, and which of their arguments are paths. In events of `os`, the last arguments are
+# open folders to which the paths are relative, or -1.
 OF_OS = {
     **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "os.utime"), slice(0, 1)),
     **{"os.rename": slice(0, 2), "os.link": slice(1, 2), "os.symlink": slice(1, 2)},
 }
 CHANGES = {**OF_OS, **dict.fromkeys(("os.truncate", "shutil.rmtree", "sqlite3.connect"), slice(0, 1))}
-DATAGRAM = 2  # `socket.SOCK_DGRAM`: connecting one sends nothing
+DATAGRAM = 2  # `socket.SOCK_DGRAM`: connecting such a socket sends nothing
 
 
 class Guard:
-    """An audit hook; what it refuses is written to a file and raised to the script."""
+    """An audit hook; it writes what it refuses to a file, and raises `PermissionError` in the script."""
 
     def __init__(self, told: "dict[str, Any]") -> None:
         self.events, self.roots, self.hosts = told["events"], tuple(told["roots"]), frozenset(told["hosts"])
@@ -75,7 +75,7 @@ class Guard:
             os.close(file)
         finally:
             self.is_busy = False
-        raise PermissionError(f"scalescope fix: the script {event['what']} {event['where']}")
+        raise PermissionError(f"scalescope fix refuses this: {event['where']} ({event['what']})")
 
 
 def apart(told: "dict[str, Any]") -> None:

@@ -36,7 +36,7 @@ def _private(path: str, flags: int) -> int:
 
 
 class Watcher:
-    """Adds a call of the guest to the end of watched modules, as a statement of theirs, so that no frame is added."""
+    """Appends a call of the guest to watched modules, as one of their statements: tracebacks get no new frame."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.pid = folder, os.getpid()

@@ -168,7 +168,7 @@ def threshold(
     doubts: Sequence[tuple[float, float]],
     labels: tuple[str, str],
 ) -> None:
-    """A metric against an axis: measured `spots`, `jumps` between two axis values, unresolved `doubts`."""
+    """A metric against an axis: measured `spots`, `jumps` between two axis values, undecided ranges (`doubts`)."""
     axis, metric = _plain(labels[0], "value"), _plain(labels[1], "metric")
     made = canvas.figure(name, height=340, x_label=axis, y_label=metric, numbers=("0,0.[000]", "0,0.[000]"))
     for parts, colour, strength in ((doubts, "not_assigned", 0.16), (jumps, "fit", 0.2)):
@@ -254,7 +254,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 
 def threads_of(canvas: Canvas, name: str, blame: Blame, styles: Sequence[str], *, seconds: float, threads: int) -> None:
-    """Threads of a trial by what they are charged to, from the call on. `seconds`, `threads`: ends of the axes."""
+    """Threads of a trial since the call, by what they are charged to. `seconds`, `threads`: ends of the axes."""
     ranges = {"x_range": models.Range1d(0, seconds), "y_range": models.Range1d(0, threads)}
     labels = {"x_label": "seconds since the call", "y_label": "threads"}
     made = canvas.figure(name, height=220, numbers=("0,0.[000]", "0,0.[00]"), **labels, **ranges)

@@ -69,7 +69,7 @@ def steps(found: RunDifference) -> list[DifferenceStep]:
 
 
 def _timelines(found: RunDifference, canvas: Canvas) -> tuple[list[TimeChart], ReportTable]:
-    """Charts of the threads of A and B by what they are charged to, with equal scales and colours; and their table."""
+    """Charts of the threads of A and B by what they are charged to, with equal scales and colours; and one table."""
     seen = [each for trial in found.trials if (each := observed(trial))]
     same = {name: each.name for each in found.found.matches for name in (*each.a, *each.b)}
     sides = [_renamed(blame(each, series.BINS), same) for each in seen]

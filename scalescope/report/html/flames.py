@@ -23,7 +23,7 @@ class Bar:
     """A bar for one frame; its width is the frame's share of the samples."""
 
     text: str
-    kind: str  # `own` code, a `library`, or a `call` out of Python
+    kind: str  # `own`: the user's code; `library`; `call`: a call out of Python
     row: int  # number of the row, from the outermost frame on
     left: float  # left end in percent, from 0 to 100
     width: float
@@ -58,7 +58,7 @@ def draw(seen: Observation) -> Inside:
     flames = tuple(_flame(prefix, each) for prefix, each in found[:CHARTS] if each.stacks)
     heads = ("tasks", "mostly in", *(part.title for part in BUSY_PARTS.values()))
     cells = [(prefix, _mostly(each), *(seconds(each.seconds[part]) for part in BUSY_PARTS)) for prefix, each in found]
-    rest = f"{len(cells) - ROWS:,} more prefixes are left out." if len(cells) > ROWS else ""
+    rest = f"Task prefixes that are left out: {len(cells) - ROWS:,}." if len(cells) > ROWS else ""
     table = ReportTable.of("Busy thread-seconds of tasks, by what their threads did", heads, cells[:ROWS], 2, rest)
     absent = "" if flames else f" The code they ran is unknown: {why}."
     return Inside(f"Busy threads: {worker_time.busy_parts(total)}.{absent}", table, flames)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scalescope.analysis.attempts import Attempts, Floats, Ints, ordered
 from scalescope.report.html.stages import Groups
 
-MOST_BARS = 100_000  # a browser draws these without delay (1.3 MB)
+MOST_BARS = 100_000  # most bars: so many are drawn by a browser without delay (1.3 MB)
 PLAIN_BARS = 20_000  # most tasks for which each task has its own bar
 PIXELS = 2_400  # number of time steps, twice the chart's width in pixels; short tasks within a step are merged
 MOST_IDLE_ROWS = 40  # if there are more rows, workers that ran nothing get none; the heat map shows them
@@ -29,7 +29,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Bars:
-    """The bars, ordered by row and time: one element each."""
+    """The bars, ordered by row and time; arrays have one element per bar."""
 
     row: npt.NDArray[np.uint32]
     left: npt.NDArray[np.float32]  # seconds since `Attempts.epoch`
@@ -37,14 +37,14 @@ class Bars:
     stage: npt.NDArray[np.uint8]  # 0 to `STAGES` - 1, `OTHER` or `LOST`
     count: npt.NDArray[np.uint32]  # number of tasks in the bar
     tasks: int  # number of attempts recorded
-    merged_below_s: float = 0.0  # seconds; shorter tasks within such a time step share a bar; 0: nothing was merged
+    merged_below_s: float = 0.0  # time step in seconds: shorter tasks within a step share a bar; 0: none do
     left_out: int = 0  # number of attempts without a bar: the shortest ones, if merging left too many bars
 
 
 def rows_of(attempts: Attempts, order: Ints) -> Rows:
-    """Give every thread a row: each worker gets as many rows as it has threads, or as ran tasks if these are more.
+    """Give every thread a row: each worker gets a row for each thread it has, or that ran a task, whichever are more.
 
-    `order` lists workers from the first row on. With more than `MOST_IDLE_ROWS`, workers that ran nothing get no row.
+    `order` lists workers from the first row on. Beyond `MOST_IDLE_ROWS` rows, workers that ran nothing get none.
     """
     count = len(attempts.addresses)
     threads = np.ones(count, np.int64)

@@ -30,7 +30,7 @@ LATER = " Time spent waiting for late tasks is charged to the delay that made th
 SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known for each prefix
 TEXTURES = {
     "dotted": "dotted: the task holds its thread and waits",
-    "pale": "pale: an idle thread waits for these tasks, or for tasks that they made late",
+    "pale": "pale: an idle thread waits for tasks of this colour, or for tasks that those made late",
 }
 
 
@@ -244,7 +244,7 @@ def _drawn(bars: gantt.Bars) -> str:
         f"{bars.tasks:,} tasks are drawn as {len(bars.row):,} bars (at most {gantt.MOST_BARS:,}): tasks shorter than "
         f"{seconds(bars.merged_below_s)} s that follow each other closely on a thread share a bar."
     )
-    return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
+    return text + (f" Shortest tasks that are left out: {bars.left_out:,}." if bars.left_out else "")
 
 
 def _memory(view: TrialView) -> TimeChart | None:

@@ -41,7 +41,7 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Factors of the efficiency",
         "Each factor is a share of the threads’ time that the factors above it left: the share in which "
         + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
-        + ". Their product is the efficiency. Work inflation is the work of the smallest size, for as many items, "
+        + ". Their product is the efficiency. Work inflation is the work at the smallest size, for as many items, "
         "divided by the work; with it the product is the speed-up per thread. A factor below 0.8 is marked (!).",
     ),
     (

@@ -7,7 +7,7 @@
   const page = Bokeh.documents[Bokeh.documents.length - 1];
   const model = (id) => page.get_model_by_id(id), named = (name) => page.get_model_by_name(name);
 
-  // What the charts show is reached through the controls, tables and texts; a stop inside a picture would say nothing.
+  // The keyboard skips the parts of a chart: controls, tables and texts tell what it shows.
   function unreachable(root) {
     for (const element of root.querySelectorAll("*")) {
       if (element.tabIndex >= 0) element.tabIndex = -1;

@@ -43,7 +43,7 @@ class Heat:
 def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | None:
     """Resample the table `memory`; None if nothing was sampled during the trial.
 
-    A sample holds until the next sample of its process; the last one for one interval, as a dead worker has no memory.
+    A sample holds until its process's next one. The last one holds for one interval: the process may have ended then.
     """
     table = tables.get("memory", {})
     if not len(table.get("time", ())):
@@ -73,7 +73,7 @@ def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | 
 
 
 def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HEAT_ROWS) -> Heat:
-    """The heat map of `busy_by_worker`, busiest workers first; with more workers than rows, a row is their average."""
+    """The heat map of `busy_by_worker`, busiest workers first; if there are too many, a row averages several."""
     threads = np.ones(len(attempts.addresses))
     np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
     total = busy.sum(axis=1) / (threads * attempts.makespan)
@@ -113,7 +113,7 @@ def at(steps: Steps, times: Sequence[float] | Floats) -> Ints:
 
 
 def _held(samples: Floats, time: Floats) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """For each time, the index of the sample that holds, and whether the process existed."""
+    """For each time, the index of the latest sample, and whether the process existed."""
     interval = float(np.median(np.diff(samples))) if len(samples) > 1 else float(time[-1])
     position = np.searchsorted(samples, time, side="right") - 1
     there = (time >= samples[0] - interval) & (time <= samples[-1] + interval)

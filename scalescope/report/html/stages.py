@@ -82,7 +82,7 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
     heads = ["stage", *(["items per task"] if items is not None else []), "tasks", "workers", "most at once"]
     heads += ["median s", "p99 s", "longest s", "work s", "from–to s"]
     left = len(groups.stages) - len(kept)
-    notice = f"{left:,} more stages with less work are left out." if left else ""
+    notice = f"Stages with less work that are left out: {left:,}." if left else ""
     return ReportTable.of(f"{_flow(seen)}stages in the order in which they began", heads, cells, notice=notice)
 
 

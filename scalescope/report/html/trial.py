@@ -75,7 +75,7 @@ def build(
     try:
         tables = read(trial)
         attempts = Attempts.read(tables)
-    except (StoreError, CaptureError) as error:  # the rest of the report is made without it
+    except (StoreError, CaptureError) as error:  # the rest of the report does not need these records
         return TrialPage(title, why, missing=str(error))
     seen = Observation(trial, tables, attempts)
     graph = Graph.read(seen.tables, attempts)

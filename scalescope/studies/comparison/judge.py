@@ -43,7 +43,6 @@ from scalescope.studies.comparison.parameters import FEWEST, Alpha, ComparisonPa
 
 # Pairs after which a comparison ends if none of them is valid.
 FIRST = 3
-ALPHA = ComparisonParameters.alpha
 # Fewest pairs for "same", unless `max_pairs` is smaller. If 15 % of B's trials are slow, 10 % of comparisons with 14
 # pairs contain no slow trial, and 33 % of comparisons with 7 pairs.
 SAME_FROM = 14
@@ -213,8 +212,8 @@ def ordered(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
 
 
-def family(comparisons: Sequence[PairedComparison], *, alpha: float = ALPHA) -> Family:
-    """Correct for the number of comparisons: at most a share `alpha` of the differences shown is expected to be false.
+def family(comparisons: Sequence[PairedComparison]) -> Family:
+    """Correct for the number of comparisons: of the differences shown, a share of `alpha` at most should be false.
 
     A comparison whose difference is not significant after this correction becomes undecided.
     """
@@ -223,7 +222,7 @@ def family(comparisons: Sequence[PairedComparison], *, alpha: float = ALPHA) -> 
     members = []
     for each in comparisons:
         q = adjusted.get(id(each))
-        faint = each.different and (q is None or q > alpha)
+        faint = each.different and (q is None or q > each.question.alpha)
         members.append(replace(each, q=q, decision=ComparisonDecision.UNDECIDED if faint else each.decision))
     return Family(tuple(members), _family_line(members))
 
@@ -280,7 +279,7 @@ def _undecided(question: ComparisonQuestion) -> str:
 
 def _advice(question: ComparisonQuestion, found: Effects) -> str:
     if _close(question, found):
-        return "Without the odd pairs, A and B would be the same: raise max_pairs to see how often they occur."
+        return "Without the odd pairs, A and B would be the same: raise max_pairs to see how often odd pairs occur."
     if t_test(found) <= question.level:
         flipped = f"p = {sign_flip(found):.2g}"
         return f"The t-test sees a difference, the sign-flip test ({flipped}) does not: look for odd trials."

@@ -48,7 +48,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
             "b",
             {},
             "what B changes",
-            next_step="add --b NAME=VALUE; for a side against itself, give --a and --b the same values",
+            next_step="add --b NAME=VALUE; to compare A with itself, give --a and --b the same values",
         )
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
@@ -123,7 +123,7 @@ class _Pairing:
         return request
 
     def confirmed(self, run: SweepRun) -> _Pairing | None:
-        """New pairs with a process for each trial; None unless processes alone may explain this run's difference."""
+        """New pairs with a process for each trial; None if processes alone cannot explain the difference in `run`."""
         found = judge(self.question, self.pairs(run.trials))
         if not self.split or not found.different or found.size > math.log1p(BY_MEMORY):
             return None

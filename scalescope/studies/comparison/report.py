@@ -119,7 +119,7 @@ def _notes(study: Study, every: Sequence[PairedComparison], shown: Sequence[Pair
     notes = []
     if every:
         line = f"{every[0].question.b} against {every[0].question.a}, by {study.question['metric']}."
-        notes.append(Note(f"{line} Column detects: the smallest difference that so many pairs would have shown."))
+        notes.append(Note(f"{line} Column detects: the smallest difference that these pairs would have shown."))
     notes += [Note(f"{name}, why: {each['reason']}.") for name, each in study.result.get("whys", {}).items()]
     counts = Counter(str(each.decision) for each in every if each not in shown)
     if counts:
@@ -143,15 +143,14 @@ def _asked(study: Study, runs: Sequence[SweepRun], every: Sequence[PairedCompari
 def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, str]]:
     if not every:
         return []
+    alpha = every[0].question.alpha
     found = [
         ("Pairs", "A and B take turns, in a random order within each pair, so that drift of the machine cancels"),
         ("p", "of the paired t-test on log ratios, corrected for every look at the pairs so far"),
-        ("Interval", "of the ratio; it holds at all looks at once, in 95 of 100 comparisons"),
-        ("Would have seen", "the smallest difference that so many pairs show in four of five comparisons"),
+        ("Interval", f"of the ratio; it holds at all looks at once, in {100 * (1 - alpha):g} of 100 comparisons"),
+        ("Detects", "the smallest difference that this number of pairs shows in four of five comparisons"),
     ]
     if len(every) > 1:
-        found.insert(
-            2,
-            ("q", "p corrected for many workloads (Benjamini and Hochberg): 5 % of the shown differences may be false"),
-        )
+        corrected = "p corrected for many workloads (Benjamini and Hochberg)"
+        found.insert(2, ("q", f"{corrected}: {100 * alpha:g} % of the shown differences may be false"))
     return found

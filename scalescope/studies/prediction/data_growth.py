@@ -72,7 +72,7 @@ class DataGrowth:
         return {**of, self.parameter: self.value}
 
     def unused(self, settings: Iterable[Mapping[str, Scalar]]) -> tuple[Mapping[str, Scalar], ...]:
-        """The settings that differ in another parameter than this one, so that the fit does not use them."""
+        """The settings that differ in any other parameter than `parameter`, so that the fit does not use them."""
         return tuple(each for each in settings if each.keys() != {self.parameter})
 
     @property
@@ -101,7 +101,7 @@ class DataGrowth:
         }
 
     def _growth(self, prefix: str, more_tasks: float) -> float:
-        """Factor on the work of a prefix: fitted; else the data's factor; `more_tasks` if the prefix has no trend."""
+        """Factor on a prefix's work: fitted; the data's if one value was measured; `more_tasks` if it has no trend."""
         known = {size: seconds for size, seconds in self.work.get(prefix, {}).items() if seconds > 0}
         if self.work_values < 2:
             return self.times

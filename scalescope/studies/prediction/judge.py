@@ -28,7 +28,7 @@ from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, mid
 BUSY = "host-overloaded"  # code of the finding that other processes made the host too busy to trust measurements
 LEVEL = 0.8  # confidence of the intervals
 NOISE = 0.03  # relative error of a measurement in real time, assumed if no point was repeated
-# Prior: relative error of predicting twice the largest measured size; and how many observed errors the prior weighs.
+# Prior: relative error of predicting twice the largest measured size; and how many observed errors it counts as.
 # Both come from the predictions in docs/prediction.md that were used for development.
 MODEL, STRENGTH = 0.1, 2
 MODEL_OF_VIRTUAL = 0.04  # `MODEL` if the measured cluster was itself simulated; from the table in docs/size.md
@@ -96,7 +96,7 @@ class Prediction(Mapped):
     cores: int = 0  # cores of the host if all workers ran on this machine; otherwise, or if unknown, 0
     unchecked: str = ""  # why the largest measured size could not be predicted from the smaller ones
     fitted_at: Mapping[str, Any] = field(default_factory=dict)  # measured values of the growing parameter
-    busy_host: bool = False  # True: other processes filled the host while it was measured
+    busy_host: bool = False  # True: other processes kept the host busy during the measurement
 
     def beyond_cores(self, size: PredictedSize) -> bool:
         """Whether the host has fewer cores than workers: then only tasks that compute elsewhere can be this fast."""
@@ -105,7 +105,7 @@ class Prediction(Mapped):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to rely on the prediction."""
-        found = ["other processes filled the host during the measurement"] if self.busy_host else []
+        found = ["other processes kept the host busy during the measurement"] if self.busy_host else []
         if self.trust is not None and abs(math.log1p(self.trust.error)) >= math.log1p(WRONG):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
@@ -115,7 +115,7 @@ class Prediction(Mapped):
             if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
                 held, room = words.size(size.held_bytes), words.size(self.room_bytes)
                 found.append(
-                    f"one of {plural(size.workers, 'worker')} would hold {held} of results, with room for {room}"
+                    f"at {plural(size.workers, 'worker')}, one would hold {held} of results, with room for {room}"
                 )
         return tuple(found)
 
@@ -246,7 +246,7 @@ class _Ratio:
     data_doublings: float = 0.0  # doublings of the amount of data; each adds a step
 
     def error_at(self, times: float) -> float:
-        """Relative standard deviation of one measurement with `times` as many workers as the largest measured size."""
+        """Relative standard deviation of one measurement on `times` times the workers of the largest measured size."""
         return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times)) + self.data_doublings))
 
 
@@ -259,7 +259,7 @@ def _ratio(
         for workers, seconds in sorted(measured.seconds.items())
         if workers in simulated
     }
-    # Variance of each size's median time by noise: it is subtracted, since noise is not an error of the model.
+    # Variance of each size's median time due to noise: it is subtracted, since noise is not an error of the model.
     of_medians = {workers: noise**2 / len(trials) for workers, trials in measured.by_workers.items()}
     steps = [
         max((each - found[measured.largest]) ** 2 - of_medians[workers] - of_medians[measured.largest], 0.0)
@@ -414,7 +414,7 @@ def _line(found: Prediction) -> str:
     if found.settings:
         text += f". Predicted for {pairs(found.settings)}"
     if found.fitted_at:
-        text += f" by the work of {pairs(found.fitted_at)}"
+        text += f" from the work at {pairs(found.fitted_at)}"
     if found.other_settings:
         text += f"; also measured: {_others(found)} (choose with -a)"
     if beyond := [size.workers for size in asked if found.beyond_cores(size)]:

@@ -22,7 +22,7 @@ from scalescope.analysis.packing import fetches
 from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.spec import SimulatedSpec
 
-MOST_TRANSFERS = 500  # most transfers that are simulated, the first of the trial
+MOST_TRANSFERS = 500  # most transfers that are simulated: the first ones of the trial
 FASTEST, HALVINGS = 30.0, 8  # largest factor on the known bandwidth; bisection steps to find it
 
 
@@ -39,7 +39,7 @@ class _Asked:
 def bandwidth(tables: Tables, costs: FittedCosts) -> float | None:
     """The smallest bandwidth, in bytes a second, at which simulated transfers take no longer than recorded.
 
-    At least the bandwidth of `costs`; that one, too, if even `FASTEST` times as much is too slow.
+    Never less than the bandwidth of `costs`; equal to it if even `FASTEST` times as much is too slow.
     """
     if costs.bandwidth is None or not costs.cpu_s_per_byte:
         return costs.bandwidth

@@ -25,7 +25,7 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.prediction.series import Series, differing_values, series_of
 
 # All sizes have the same graph if their task counts differ by at most this factor, or no more than between repeats:
-# a first `set_index` in a process has further tasks, which look at the data.
+# the first `set_index` in a process adds tasks that look at the data.
 SAME_GRAPH = 1.02
 BUILT = 1.25  # least factor between a prefix's task counts at two sizes if the count depends on the workers
 
@@ -41,7 +41,7 @@ class MeasuredSizes:
     grows: bool = False  # whether items grow with the workers
     settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that differ from `other_settings`
     other_settings: tuple[Mapping[str, Scalar], ...] = ()  # axis values of the other settings that the run measured
-    series: tuple[Series, ...] = ()  # trials of all settings, those of this one first
+    series: tuple[Series, ...] = ()  # trials of all settings, those of this setting first
 
     @classmethod
     def of(

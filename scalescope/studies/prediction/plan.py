@@ -312,7 +312,7 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
 
 
 def cpu_share(trial: Trial) -> float | None:
-    """Share of a task's time on a core, if the trial was simulated; None if it was real: distributed's metrics tell."""
+    """Share of a task's time on a core in a simulated trial; None for a real one, where distributed measures it."""
     return float(not trial.facts.get("modelled")) if trial.virtual else None
 
 

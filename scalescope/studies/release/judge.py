@@ -344,7 +344,7 @@ class _Readings:
         return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
     def _end_differs(self, found: Effects, *, last: bool) -> CandidateState:
-        # Bad once the interval is narrow enough to tell the effect from half of it (the threshold for the others).
+        # Bad once the interval is narrow enough to tell the effect from half of it (the limit for other candidates).
         smallest = found.effect(1 + self.question.smallest_effect)
         low, high = interval(found, 2 * self.question.level)
         if -smallest <= low and high <= smallest:
@@ -356,7 +356,7 @@ class _Readings:
     def _nearer(self, found: Effects) -> CandidateState:
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            # not significantly different from half; without noise, more pairs would change nothing
+            # not significantly different from half the end's effect; without noise, more pairs would change nothing
             return CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
         return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 

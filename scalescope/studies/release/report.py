@@ -34,8 +34,8 @@ ENDED = {
     ReleaseDecision.BETWEEN: "some candidates between the last good and the first bad one could not be judged",
     ReleaseDecision.NO_DIFFERENCE: "the bad end is no worse than the good end, so nothing was searched",
     ReleaseDecision.GOOD_END_BAD: "the good end already shows the symptom, so nothing was searched",
-    ReleaseDecision.NO_END: "an end could not be judged, so nothing was searched",
-    ReleaseDecision.UNFINISHED: "there is more to try",
+    ReleaseDecision.NO_END: "the good end or the bad end could not be judged, so nothing was searched",
+    ReleaseDecision.UNFINISHED: "not yet, since there is more to try",
 }
 
 
@@ -181,5 +181,5 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     return [
         ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),
-        ("Several changes", "if it came, went and came back, this is one of the boundaries, not always the first"),
+        ("Several changes", "if the symptom came, went and came back, this boundary is not always the first one"),
     ]

@@ -34,7 +34,7 @@ def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
         title=STUDIES[study.kind].title,
         workload=common.workload(study),
         sheet=shown,
-        notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # faint: what the terminal leaves out
+        notes=[note for note in shown.notes if note.tone is not Tone.FAINT],  # faint: on rows that only pages show
         changelog=safe_link(shown.changelog),
         chart=picture.chart,
         strip=picture.strip,

@@ -10,7 +10,7 @@ from typing import Any
 from scalescope.report.table import ReportTable
 from scalescope.studies.comparison.judge import PairedComparison
 
-# Ratios below 1 at which an axis may have ticks; their inverses are the ticks above 1.
+# Ratios at which an axis may have ticks: those below 1, and about their inverses above 1.
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 ABOVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 5, 10, 20, 50, 100)
 # Smallest distance between two ticks, as a share of the axis: closer ones would overlap.

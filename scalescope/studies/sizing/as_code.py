@@ -22,7 +22,7 @@ from scalescope.studies.sizing.choice import Configuration, SecondGroup, Sizing
 RESOURCE = "BIG_MEMORY"  # Dask resource of the workers of a second group
 GROUP = "big-memory"
 _ANNOTATE = """
-# `{prefix}` ({tasks} tasks) needs more memory than all others. Around what makes it:
+# `{prefix}` (tasks: {tasks}) needs more memory than all others. Around the code that makes these tasks:
 #     with dask.annotate(resources={{"{resource}": 1}}):
 #         ...
 # or client.submit(..., resources={{"{resource}": 1}}); and compute with optimize_graph=False, so that it is not fused.

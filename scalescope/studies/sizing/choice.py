@@ -20,7 +20,7 @@ LEAST_ERROR = 1e-3  # smallest relative error that is assumed of a prediction
 UNMEASURED = 0.2  # relative error added if workers with this number of threads were not measured
 LIKELY = 0.8  # least chance of keeping the deadline; if no configuration has it, the likeliest is taken
 SUREST = 0.99  # highest chance of keeping the deadline that is printed
-PAYS = 0.9  # unmeasured threads are worth measuring if their predicted time is below this share of the fastest known
+PAYS = 0.9  # an unmeasured number of threads is worth measuring if its time is below this share of the best known
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def surer(found: Sizing, *, sizes: Sequence[int], threads: int) -> tuple[Measure
     fastest = min((each.predicted_s for each in known), default=math.inf)
     if not chosen.measured_threads and chosen.predicted_s <= PAYS * fastest:
         workers = max(largest * threads // chosen.threads, 1)
-        why = f"how {plural(chosen.threads, 'thread')} of a worker share the interpreter was not measured"
+        why = f"workers of {plural(chosen.threads, 'thread')} were not measured, nor how tasks share an interpreter"
         wanted.append(Measurement(workers, chosen.threads, why))
     if len(sizes) == 1 and chosen.workers != largest:
         other = 2 * largest if chosen.workers > largest else max(largest // 2, 1)

@@ -37,7 +37,7 @@ class Contention:
     shares: Mapping[str, float] = field(default_factory=dict)  # share of a task's time with the lock, by prefix
     compared: tuple[int, ...] = ()  # other numbers of threads per worker that were measured
     told: bool = True  # False: nothing is known, not even a profile, and no task is assumed to need the lock
-    virtual: bool = False  # threads of a simulated cluster share no interpreter
+    virtual: bool = False  # True: the cluster was simulated, and its threads share no interpreter
 
     def factor(self, prefix: str, threads: int) -> float:
         """Expected duration of a task on workers with `threads` threads, relative to the base trial."""
@@ -109,7 +109,7 @@ def holds(stack: Stack) -> bool:
         return True
     if dot:
         return module.partition(".")[0] in HOLDING
-    return len(stack.frames) < 2 or is_users(stack.frames[-2])  # a builtin such as `sum`, or a library's own function
+    return len(stack.frames) < 2 or is_users(stack.frames[-2])  # False: probably a library's own C function
 
 
 def _share_from_profile(seen: float, threads: int) -> float:

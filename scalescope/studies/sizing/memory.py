@@ -15,7 +15,7 @@ from scalescope.diagnosis.observation import Observation
 ROUND_TO = 10 * 2.0**20  # bytes; limits are whole multiples of this
 SMALL = 2.0**16  # bytes added for small results, which would not fit if large results filled the limit exactly
 MARGIN = 1.1  # factor on memory other than results: sampling misses its short peaks
-ROOM = 1.25  # limit as a multiple of the needed memory, if there is so much: too small a limit costs more
+ROOM = 1.25  # limit as a multiple of the needed memory, if a worker may have that much: a low limit costs more
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ from scalescope.studies.sizing.second_group import second_group
 
 USUAL_THREADS = (1, 2, 4, 8)
 AHEAD = 16  # default limit on cores, as a multiple of the measured cores
-WAVES = range(1, 9)  # numbers of waves; workers that run the widest stage in so many waves are tried
-MOST_TASKS = 150_000  # tasks of all simulated trials; for larger graphs, fewer clusters are tried
+WAVES = range(1, 9)  # numbers of waves; numbers of workers that run the widest stage in that many waves are tried
+MOST_TASKS = 150_000  # most tasks of all simulated trials together; for larger graphs, fewer clusters are tried
 MOST_DRAWS = 24  # most simulations of one cluster that may be the best
 CLOSER_S = 40.0  # real seconds of repeated simulations after which no further ones begin
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
@@ -196,7 +196,7 @@ class _Search:
         """Numbers of workers to simulate, by threads per worker."""
         cores, own = self.wanted(measured).cores, measured.base.point.threads_per_worker
         threads = threads_of(self.asked.threads) or tuple(sorted({*USUAL_THREADS, own}))
-        if measured.builds_by_workers:  # then a simulation has a single duration for each prefix
+        if measured.builds_by_workers:  # its simulation has one duration per prefix and number of workers
             threads = (own,)
         metrics = measured.base.metrics
         widest, tasks = (metrics.widest_stage, metrics.tasks) if metrics else (1, 1)
@@ -284,7 +284,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Closer:
-    """Growth of the sweep: simulates clusters that may be the best again, until one is best or the time is spent."""
+    """Growth of the sweep: simulates again clusters that may be best, until only one may be, or time is spent."""
 
     search: _Search
     before: _Round
@@ -310,7 +310,7 @@ class _Closer:
         return [extra for each in found for extra in self._again(draws[each.workers, each.threads])]
 
     def _again(self, known: Sequence[Trial]) -> Iterator[ExtraTrial]:
-        """Further simulations of a cluster: as many as it has, up to `MOST_DRAWS` in all."""
+        """Further simulations of a cluster: as many as were done before, up to `MOST_DRAWS` in all."""
         for draw in range(len(known), min(2 * len(known), MOST_DRAWS)):
             values = {**known[0].point.values, "draw": draw}
             yield ExtraTrial(self.request.sweep.point(values, self.request.workload), repeat=0)
@@ -343,10 +343,10 @@ def _unsure(memory: MeasuredMemory, known: Contention, found: Sizing) -> list[st
     if not memory.known:
         texts.append("the memory of processes was not measured: limits count results alone")
     if found.chosen and not found.chosen.measured_threads:
-        how = "their profile" if known.told else "nothing, since tasks were too short for a profile"
+        how = "known only from their profile" if known.told else "not known, since tasks were too short for a profile"
         texts.append(
-            f"workers of {found.chosen.threads} threads were not measured: how tasks share an interpreter is "
-            f"known by {how}"
+            f"workers with this number of threads ({found.chosen.threads}) were not measured: how their tasks share an "
+            f"interpreter is {how}"
         )
     return texts
 

@@ -73,7 +73,7 @@ def _cells(each: Configuration, role: str, deadline_s: float | None) -> tuple[st
 
 def _notes(found: Sizing) -> Iterator[Note]:
     if any(not each.measured_threads for each in found.configurations):
-        yield Note("?: workers of so many threads were not measured.", Tone.FAINT)
+        yield Note("?: workers with this number of threads were not measured.")
     if found.too_long:
         yield Note(f"{capital(found.too_long.text)}.", Tone.BAD)
     if group := found.second_group:

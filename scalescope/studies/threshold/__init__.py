@@ -1,4 +1,4 @@
-"""At which exact values of an axis does a metric jump? docs/decisions/0009-thresholds.md gives the reasons.
+"""At which exact values of an axis does a metric jump? docs/decisions/0009-thresholds.md explains this method.
 
 The curve consists of smooth pieces (regimes). The gap between two neighbouring measured values may hold a border of
 regimes if the lines that extend the curve from both sides do not meet within the gap. Such lines meet for every convex

@@ -21,7 +21,7 @@ MANY, FAR, HALF = 12, 3.0, 0.5
 SPREAD = 0.25
 # Under noise, in standard errors: a support bent by at most CURVED is straight; a curve is bent at a gap from CLEAR on.
 CURVED, CLEAR = 1.0, 1.5
-# A change over one step is a jump only if more than this share of the change is not slope of the curve.
+# A change over one step is a jump only if the curve's slope leaves more than this share of it unexplained.
 STEEP = 0.2
 # Two jumps in one direction within GRAIN steps are part of a curve, as with 100 tasks on 7, 8, 9 workers.
 GRAIN = 4

@@ -35,9 +35,9 @@ from scalescope.studies.threshold.question import (
 from scalescope.studies.threshold.search import DETOUR, further, loose
 
 GRAINY = "the metric changes every few steps"
-BROKEN = "no valid trial beyond"
+BROKEN = "no valid trial up to the end of the range"
 STOPPED = "the search was stopped before its end"
-TENTH = 0.1  # shares below are written with two digits
+TENTH = 0.1  # shares below this are written with two digits
 _number = partial(number, digits=4)
 # Most jumps and most doubts named in the sentence; `Threshold.jumps` has all jumps.
 SHOWN = 6
@@ -291,7 +291,7 @@ def _what(found: Threshold, where: str) -> str:
 
 def _short(jump: Jump) -> str:
     about = "" if jump.exact else f" ({jump.why_not_exact})"
-    place = f"from {_number(jump.left)} to {_number(jump.right)}"
+    place = f"between {_number(jump.left)} and {_number(jump.right)}"
     return f"{_number(jump.before)} to {_number(jump.after)} {place}{about}"
 
 

@@ -46,5 +46,5 @@ class ThresholdParameters(StudyParameters, OneWorkload):
     metric: Annotated[str, METRIC] = "tasks"
     max_points: MaxPoints = 40
     max_repeats: MaxRepeats = 5
-    # Smaller jumps mean little: any count above twenty jumps by less than 5 % because tasks are whole numbers.
+    # Smaller jumps mean little: counts change by whole tasks, and from twenty on, one task more is at most 5 %.
     min_jump: MinJump = 0.05

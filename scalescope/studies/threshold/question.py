@@ -36,7 +36,7 @@ class ThresholdQuestion(Mapped):
     max_points: MaxPoints = ThresholdParameters.max_points
     max_repeats: MaxRepeats = ThresholdParameters.max_repeats
     min_jump: MinJump = ThresholdParameters.min_jump
-    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # of each jump
+    confidence: Annotated[float, Parameter("", minimum=0.001, maximum=0.999999)] = 0.95  # confidence in each jump
     noisy: bool = False  # True: two trials of a value may differ; False: no value is measured twice
 
     def __post_init__(self) -> None:

@@ -113,7 +113,7 @@ def _table(
         tone = Tone.DOUBT if spot.y is None else Tone.BAD if jump else Tone.PLAIN
         rows.append(Row((*cells, _mark(jump) if jump else "no valid trial" if spot.y is None else ""), tone))
     left_out = len(measured) - len(kept)
-    caption = "The values measured, in their order" + (f"; {left_out} values are left out" if left_out else "")
+    caption = "The values measured, in their order" + (f"; values left out: {left_out}" if left_out else "")
     heads = (question.axis, question.metric, *(("trials",) if repeated else ()), "")
     return ReportTable(caption, heads, tuple(rows), frozenset(range(len(heads) - 1)))
 
@@ -165,6 +165,6 @@ def _sure(question: ThresholdQuestion, result: Mapping[str, Any]) -> list[tuple[
         ("Shape", str(result["shape"])),
         ("Exact jumps", f"{sum(bool(jump['exact']) for jump in result['jumps'])} of {len(result['jumps'])}"),
         ("Noise", noise),
-        ("Smallest jump", f"{share(result['smallest'])} or more would have been seen between two measured values"),
+        ("Smallest jump", f"a jump of {share(result['smallest'])} or more between two values would have been seen"),
         ("May be missed", f"a regime narrower than {wide} {question.axis}" if result["widest"] > 1 else ""),
     ]

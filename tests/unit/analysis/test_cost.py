@@ -147,7 +147,7 @@ def test_a_budget_counts_a_trial_of_an_unmeasured_point_with_its_time_limit() ->
     assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, Spending(), planned(HOUR)[0]) != ""
 
 
-def test_running_workers_that_wait_for_others_cost_money_and_queued_ones_do_not() -> None:
+def test_workers_that_run_while_others_are_missing_cost_money_and_queued_ones_do_not() -> None:
     sweep = replace(SWEEP, cluster=SlurmSpec(partition="gpu", workers_per_job=2))
     facts = {"cluster": {"waited_for_workers_s": 3000.0, "held_worker_s": 1800.0}}
     found = spent(sweep, [replace(trial(Point(4), 3600), facts=facts)], PRICES)

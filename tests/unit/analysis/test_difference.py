@@ -70,7 +70,7 @@ def test_the_parts_add_up_to_the_whole_difference(
     ("sent_bytes", "blamed"),
     [(2e6, (PartKind.GRAPH_SIZE, "graphs of 1.91 MiB instead of 19.5 KiB")), (9e4, (PartKind.SCHEDULER, "intake"))],
 )
-def test_a_scheduler_that_takes_in_larger_graphs_blames_their_size(
+def test_longer_graph_intake_is_attributed_to_the_size_of_graphs_only_if_they_are_larger(
     sent_bytes: float, blamed: tuple[PartKind, str]
 ) -> None:
     tasks, intake = {"load": PrefixAccount(2, 0.1)}, Overhead(PartKind.SCHEDULER, "intake", of_graphs=True)
@@ -126,7 +126,9 @@ def test_tasks_that_are_all_slower_on_another_host_are_attributed_to_the_machine
         (0.5, 0.4, PartKind.SLOWER),
     ],
 )
-def test_other_load_of_the_host_explains_no_more_than_it_takes(times: float, free: float, first: PartKind) -> None:
+def test_other_load_of_the_host_explains_at_most_the_cpu_time_that_it_took_away(
+    times: float, free: float, first: PartKind
+) -> None:
     a, b = (
         replace(of(load=PrefixAccount(8, 40.0 * each), clean=PrefixAccount(8, 30.0 * each)), free=left)
         for each, left in ((1.0, 0.8), (times, free))
@@ -165,14 +167,14 @@ def test_a_part_with_scattered_times_is_named_if_both_sides_are_far_apart() -> N
     assert named(found) == [(PartKind.CLIENT, "job.py:3 main")]
 
 
-def test_few_trials_that_agree_by_chance_name_nothing() -> None:
+def test_three_trials_per_side_that_agree_by_chance_name_no_part() -> None:
     apart = (10.0, 10.01, 10.02), (10.3, 10.31, 10.32)
     assert named(difference(took(*apart[0]), took(*apart[1]), virtual=False)) == []
     more = difference(took(*apart[0], *apart[0]), took(*apart[1], *apart[1]), virtual=False)
     assert named(more) == [(PartKind.CLIENT, "job.py:3 main")]
 
 
-def test_a_difference_that_other_processes_may_cause_is_named_only_in_virtual_time() -> None:
+def test_a_difference_small_enough_for_other_processes_to_cause_is_named_only_on_a_virtual_clock() -> None:
     brief = [Account(1, {"load": PrefixAccount(4, 0.5)}, {Overhead(PartKind.CLIENT): each}) for each in (0.1, 0.14)]
     sides = [brief[0]] * 5, [brief[1]] * 5
     assert named(difference(*sides, virtual=False)) == []

@@ -51,7 +51,7 @@ def test_client_time_before_the_first_and_after_the_last_task_lowers_no_factor(m
     assert of_metrics(measured(busy=8.0, client=100.0), 4)["client"] == 1
 
 
-def test_tasks_outside_the_counted_threads_raise_the_factor_of_present_threads(measured):
+def test_tasks_run_by_threads_beyond_those_asked_for_raise_the_factor_of_present_threads(measured):
     found = of_metrics(measured(work_s=12.0, busy=8.0), 4)
     assert found["present"] == pytest.approx(1.5)
 

@@ -114,7 +114,7 @@ def test_results_that_other_tasks_need_do_not_count_as_fetched_by_the_client(rec
     assert fetched(records, 0.5, needed=True).cpu_s_per_byte == pytest.approx(0.4 / (20 * MB))
 
 
-def test_link_costs_of_several_sizes_are_those_of_the_least_shared_links() -> None:
+def test_of_link_costs_fitted_at_several_sizes_the_cheapest_of_each_kind_counts() -> None:
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
     assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)
     assert FittedCosts.of_sizes([FittedCosts(), FittedCosts()]) == FittedCosts()
@@ -122,7 +122,9 @@ def test_link_costs_of_several_sizes_are_those_of_the_least_shared_links() -> No
 
 @pytest.mark.parametrize("machine", [10e6, 40e6, 1e9])
 @pytest.mark.parametrize("client", [60e6, 240e6])
-def test_results_of_several_sizes_tell_whose_links_they_took(machine: float, client: float) -> None:
+def test_the_time_to_fetch_results_at_more_workers_is_predicted_from_several_measured_sizes(
+    machine: float, client: float
+) -> None:
     def seconds(workers: int) -> float:
         return 1e8 / min(client, workers * machine) + 1e8 / client
 
@@ -132,7 +134,7 @@ def test_results_of_several_sizes_tell_whose_links_they_took(machine: float, cli
     assert expected_s == pytest.approx(seconds(16), rel=0.25)
 
 
-def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_client() -> None:
+def test_with_one_measured_size_the_time_to_fetch_results_stays_uncertain() -> None:
     least_s, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 2)], None).seconds(8)
     assert expected_s == pytest.approx(4.0, rel=0.1)
     assert least_s < 1.5
@@ -141,7 +143,7 @@ def test_results_of_one_size_may_have_taken_the_links_of_the_machines_or_of_the_
     assert least_s > 3.0
 
 
-def test_nearly_equal_rates_at_two_sizes_tell_that_the_clients_link_was_the_limit() -> None:
+def test_nearly_equal_fetch_times_at_two_sizes_mean_that_the_clients_link_was_the_limit() -> None:
     _, expected_s, most_s = ResultLinks.of_sizes([Fetched(1e8, 4.0, 4), Fetched(1e8, 3.7, 8)], None).seconds(2)
     assert expected_s == pytest.approx(4.0, rel=0.1)
     assert most_s > 6.0
@@ -173,7 +175,7 @@ def test_durations_that_hardly_grow_are_predicted_to_stay_constant() -> None:
     ("latency_s", "worker_s", "message_s"),
     [(0.02, 0.03, 0.01), (0.08, 0.03, 0.03), (None, 0.03, 0.03), (0.02, None, 0.01), (None, None, None)],
 )
-def test_a_transfer_costs_an_event_loop_at_most_what_a_task_does(
+def test_a_message_is_charged_half_the_latency_but_at_most_the_event_loop_time_of_a_task(
     latency_s: float | None, worker_s: float | None, message_s: float | None
 ) -> None:
     assert FittedCosts(latency_s=latency_s, worker_s=worker_s).message_s == message_s

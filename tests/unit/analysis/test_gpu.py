@@ -87,7 +87,7 @@ def test_tasks_just_before_or_after_gpu_tasks_are_not_taken_for_gpu_tasks(record
     assert gpu_time(tables, Attempts.read(tables), np.array([4.0, 0.0])).using == using
 
 
-def test_gpu_time_of_tasks_between_two_samples_is_unseen(records):
+def test_gpu_time_of_tasks_that_no_sample_caught_counts_as_unseen(records):
     metrics, _ = divided(records, samples(records, row(0.5, 1.0, prefix="")))
     assert metrics.gpu_time_s["unseen"] == pytest.approx(4)
     assert metrics.gpu_time_s["no_gpu"] == pytest.approx(2)

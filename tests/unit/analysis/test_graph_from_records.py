@@ -70,7 +70,7 @@ def test_a_task_recomputed_after_its_worker_died_is_in_the_graph_once() -> None:
 
 
 @pytest.mark.parametrize(("workers", "allowed", "spread"), [("aab", [1, 1, 1], (0,)), ("aaa", [1, 1, 0], ())])
-def test_a_stage_is_spread_when_its_restricted_tasks_ran_on_several_workers(
+def test_a_stage_counts_as_spread_if_its_restricted_tasks_ran_on_several_workers(
     workers: str, allowed: list[int], spread: tuple[int, ...]
 ) -> None:
     rows = [{"worker": worker, "allowed": int(i > 0)} for i, worker in enumerate(workers)]
@@ -138,7 +138,9 @@ def test_a_submission_may_wait_for_some_results_and_not_for_all() -> None:
 
 
 @pytest.mark.parametrize(("lag_s", "window"), [(0.01, 3), (0.25, 0)], ids=["as completed", "after all"])
-def test_the_window_of_a_client_that_sends_a_task_for_each_that_ended_is_found(lag_s: float, window: int) -> None:
+def test_a_client_that_sends_a_task_for_each_that_ends_has_a_window_and_one_that_waits_for_all_has_none(
+    lag_s: float, window: int
+) -> None:
     """Three tasks, which end one after the other; the next one is sent after each of them, or after all three."""
     starts = [10.0 + 1.3 * (i // 3) + 0.1 * (i % 3) for i in range(12)]
     rows = [{"runnable": start, "start": start} for start in starts]
@@ -315,7 +317,7 @@ def test_cores_count_as_shared_when_no_task_ran_alone() -> None:
 
 
 @pytest.mark.parametrize("change", ["sender lost", "left alone", "needs another's", "not asked for"])
-def test_tasks_that_cannot_be_nested_in_their_sender_are_sent_by_the_client(change: str) -> None:
+def test_tasks_that_cannot_be_nested_in_the_task_that_sent_them_count_as_sent_by_the_client(change: str) -> None:
     records = sending_tables()
     if change == "sender lost":
         records["tasks"]["status"][0] = STATUS_LOST
@@ -328,7 +330,7 @@ def test_tasks_that_cannot_be_nested_in_their_sender_are_sent_by_the_client(chan
     assert not any(task.sends for task in graph.tasks)
 
 
-def test_the_first_tasks_of_a_graph_keep_only_what_they_need() -> None:
+def test_the_first_tasks_of_a_graph_can_be_cut_out_with_their_dependencies() -> None:
     graph = recorded_graph(tables({}, {"start": 11.0, "runnable": 11.0}, edges=[(1, 0)]))
     assert graph.first(1) == RecordedGraph(("inc",), (RecordedTask(0, 1.0),))
     assert graph.first(5) == graph

@@ -32,7 +32,7 @@ def test_tasks_are_prolonged_while_their_worker_packs_or_unpacks(records: Any) -
     assert packing_in_tasks(fetching(records), COST) == pytest.approx([0.0, 0.1, 0.1, 0.0])
 
 
-def test_packing_is_divided_among_threads_and_takes_only_time_on_a_core(records: Any) -> None:
+def test_packing_is_divided_among_threads_and_weighted_by_the_cpu_share_of_tasks(records: Any) -> None:
     assert packing_in_tasks(fetching(records, threads=2), COST)[1] == pytest.approx(0.05)
     assert packing_in_tasks(fetching(records), COST, 0.5)[1] == pytest.approx(0.05)
     assert not packing_in_tasks(fetching(records), COST, 0.0).any()
@@ -63,7 +63,7 @@ def test_the_bandwidth_of_links_that_transfers_shared_is_found(records: Any, ban
     assert link_speed.bandwidth(tables, FittedCosts(slow, cpu_s_per_byte=COST)) == pytest.approx(bandwidth, rel=0.05)
 
 
-def test_a_bandwidth_that_explains_the_transfers_or_cannot_be_checked_stays(records: Any) -> None:
+def test_the_fitted_bandwidth_is_kept_if_it_explains_the_transfers_or_cannot_be_checked(records: Any) -> None:
     tables, slow = shuffled(records, 100e6)
     assert link_speed.bandwidth(tables, FittedCosts(200e6, cpu_s_per_byte=COST)) == 200e6
     assert link_speed.bandwidth(tables, FittedCosts(slow)) == slow

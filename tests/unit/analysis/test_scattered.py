@@ -46,7 +46,7 @@ def test_each_worker_fetches_scattered_data_once(trial: Any) -> None:
 
 
 @pytest.mark.parametrize("at", [1, 5])
-def test_the_bandwidth_is_fitted_to_fetches_noted_at_any_task(trial: Any, at: int) -> None:
+def test_the_bandwidth_is_fitted_to_fetches_of_scattered_data_whichever_task_noted_them(trial: Any, at: int) -> None:
     tables = trial(0.5, at)
     assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(20 * MB)
 
@@ -71,7 +71,7 @@ def test_a_record_without_scattered_data_yields_none(records: Any) -> None:
         (0.2, 20e6, 400e6),  # faster than these links: the client's link did not limit it
     ],
 )
-def test_the_clients_bandwidth_is_computed_without_the_time_on_the_workers_links(
+def test_the_time_on_the_workers_links_is_left_out_of_the_clients_bandwidth(
     seconds: float, workers: float, rate: float
 ) -> None:
     assert _of_both(1e7, seconds, 2 * workers) == pytest.approx(rate)

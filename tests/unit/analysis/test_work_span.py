@@ -49,7 +49,7 @@ def test_the_critical_path_of_a_reduction_goes_through_its_longest_task(reductio
     assert list(path.by_prefix) == ["load", "sum"]
 
 
-def test_useful_workers_is_where_more_gain_less_than_five_percent(records):
+def test_useful_workers_are_the_fewest_that_reach_95_percent_of_the_best_speed(records):
     for tasks, expected in ((1, 1), (10, 10), (100, 96), (1000, 951)):
         attempts, graph = recorded(records, [{"start": i, "stop": i + 1} for i in range(tasks)])
         result = work_span(attempts, graph)
@@ -66,7 +66,7 @@ def test_without_dependencies_the_recorded_span_is_used(records):
     assert critical_path(attempts, graph) is None
 
 
-def test_a_repeated_attempt_counts_once(records):
+def test_a_task_repeated_after_its_worker_died_counts_once_in_work_and_span(records):
     rows = [
         {"key": "x", "start": 0, "stop": 2, "worker": "gone"},
         {"key": "y", "start": 2, "stop": 3, "worker": "gone", "status": 2, "done": 3},

@@ -225,12 +225,12 @@ def test_waiting_for_another_cluster_is_a_part_of_its_own_while_no_task_is_known
     assert parts(tables, 2) == {"busy": 3, "not_assigned": 1, "no_runnable_task": 4} | expected
 
 
-def test_threads_that_have_not_joined_do_not_wait_for_another_cluster(records):
+def test_threads_of_workers_that_have_not_joined_do_not_count_as_waiting_for_another_cluster(records):
     tables = called(records([run("a", 0, 2)], {"a": {}, "b": {"joined": -3.0}}), -5, 2, (-4, -1))
     assert parts(tables, 2) == {"busy": 2, "no_runnable_task": 2, "client": 3, "other_cluster": 5, "late_start": 2}
 
 
-def test_a_task_ends_when_the_scheduler_knows_of_its_end(records):
+def test_a_task_counts_as_known_until_the_scheduler_learns_of_its_end(records):
     first = {"worker": "a", "start": 0, "stop": 2, "done": 4}
     tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], ONE)
     assert parts(called(tables, 0, 9), 1) == {"busy": 3, "no_runnable_task": 2, "tail": 2, "client": 2}

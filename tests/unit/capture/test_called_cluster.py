@@ -105,7 +105,7 @@ def test_a_second_address_of_the_clients_scheduler_is_not_another_cluster() -> N
             assert elsewhere(CALLS["Future.result"], second, client.scheduler.address)[0] == 0
 
 
-def test_making_and_closing_a_cluster_is_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
+def test_making_using_and_closing_a_third_cluster_is_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     def made(client: Client) -> None:
         for _ in range(5):
             with cluster() as third, Client(third, set_as_default=False) as its:
@@ -158,9 +158,7 @@ def test_code_of_the_user_is_not_counted_as_another_cluster(clients: tuple[Clien
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_an_object_that_another_thread_has_not_finished_making_raises_no_error(
-    owner: Any, expected: bool | None
-) -> None:
+def test_an_object_whose_init_has_not_run_raises_no_error(owner: Any, expected: bool | None) -> None:
     def method(self: Any) -> Any:
         return sys._getframe()
 

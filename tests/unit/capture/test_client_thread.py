@@ -88,7 +88,7 @@ def test_the_time_of_each_call_is_recorded_by_line() -> None:
     assert f"{name}:{line_of('time.sleep(0.3)')} workload" in table["where"]
 
 
-def test_a_function_that_dask_calls_to_infer_its_result_is_marked_as_such() -> None:
+def test_a_call_by_which_dask_infers_the_result_of_a_function_is_recorded_as_such() -> None:
     def chunk(part: Any) -> Any:
         time.sleep(0.3)
         return part
@@ -100,7 +100,7 @@ def test_a_function_that_dask_calls_to_infer_its_result_is_marked_as_such() -> N
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "sync"])
-def test_dasks_own_scheduler_is_marked_as_such_at_the_line_that_calls_it(scheduler: str) -> None:
+def test_computing_with_dasks_local_scheduler_is_recorded_as_such_at_the_line_that_calls_it(scheduler: str) -> None:
     def compute() -> None:
         dask.delayed(time.sleep)(0.3).compute(scheduler=scheduler)
 
@@ -108,14 +108,14 @@ def test_dasks_own_scheduler_is_marked_as_such_at_the_line_that_calls_it(schedul
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_joblib_without_the_cluster_is_marked_as_such_at_the_line_that_calls_it(jobs: int) -> None:
+def test_joblib_that_does_not_use_the_cluster_is_recorded_as_such_at_the_line_that_calls_it(jobs: int) -> None:
     def compute() -> None:
         joblib.Parallel(n_jobs=jobs, backend="threading")([joblib.delayed(time.sleep)(0.15)] * 2 * jobs)
 
     assert spent(watched(compute).columns(0.0))["compute", JOBLIB, 0] == pytest.approx(0.3, rel=0.4)
 
 
-def test_the_search_for_dasks_objects_in_an_argument_is_marked_as_such() -> None:
+def test_time_spent_searching_an_argument_for_dask_objects_is_recorded_as_such() -> None:
     rows, wrapped = [{"id": i} for i in range(20_000)], dask.delayed(len)
 
     def call() -> None:
@@ -127,7 +127,7 @@ def test_the_search_for_dasks_objects_in_an_argument_is_marked_as_such() -> None
 
 
 @pytest.mark.parametrize("name", ["client.scatter", "client.submit", "da.from_array"])
-def test_hashing_of_data_is_marked_beside_the_call_that_got_it(name: str) -> None:
+def test_time_spent_hashing_data_is_recorded_with_the_call_that_hashed_it(name: str) -> None:
     with Client(processes=False, n_workers=1, dashboard_address=None) as client:
         data = np.ones(8_000_000) if name == "da.from_array" else {str(i): [i] for i in range(60_000)}
 

@@ -132,7 +132,7 @@ def test_decoding_inside_a_library_is_recognised_as_loading(sampler: gpu.GpuSamp
         thread.join()
 
 
-def test_a_thread_that_has_ended_counts_as_running_on_a_core(sampler: gpu.GpuSampler) -> None:
+def test_the_core_share_of_a_thread_that_has_ended_is_taken_as_one(sampler: gpu.GpuSampler) -> None:
     for thread in (None, 2**22 + 1):  # Linux has no thread of such a number
         assert sampler.cores(thread) == 1.0
         time.sleep(0.05)  # while this thread, whose clock has the number 0, is on no core

@@ -112,7 +112,7 @@ def test_cpu_shares_are_fractions_of_all_cpus(proc: FakeProc) -> None:
     }
 
 
-def test_the_load_so_far_is_that_since_the_begin_and_is_looked_at_again_after_a_while(
+def test_the_load_so_far_counts_from_the_start_and_is_measured_again_only_after_an_interval(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proc.process(10, 1, 100)

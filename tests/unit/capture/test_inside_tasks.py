@@ -151,8 +151,10 @@ def simulate(settings: str) -> int:
     return len(settings)
 
 
-def test_only_a_call_that_reads_the_same_in_each_task_is_recorded_as_same_call(workers: Client, tmp_path: Path) -> None:
-    """Neither what each task reads for itself, nor what computes with equal arguments."""
+def test_only_a_call_that_reads_the_same_data_in_each_task_is_recorded_as_repeated(
+    workers: Client, tmp_path: Path
+) -> None:
+    """Neither a call that reads something else in each task, nor one that computes with equal arguments."""
     paths = [tmp_path / f"{i}.json" for i in range(13)]
     for path in paths:
         path.write_text("\n".join(["[values]", *(f"option{i} = {i}" for i in range(4_000))]), encoding="utf-8")
@@ -213,10 +215,10 @@ def test_a_function_that_holds_an_open_file_counts_as_reading(workers: Client, t
 @pytest.mark.parametrize(
     ("function", "tasks", "found"), [(detecting, 12, 1), (detecting, 8, 1), (detecting_once, 8, 0)]
 )
-def test_a_function_that_sets_something_up_by_its_name_counts_as_reading(
+def test_a_function_whose_name_suggests_setting_up_is_recorded_as_repeated_if_all_tasks_call_it(
     function: Any, tasks: int, found: int, workers: Client, tmp_path: Path
 ) -> None:
-    """In all tasks of four threads, or in the first one of each thread alone."""
+    """Not if a cache lets only the first task of each of the four threads call it."""
     _, tables = recorded(workers, tmp_path, function, tasks=tasks)
     same = same_call(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
     assert [(each.function, each.arguments) for each in (same,) if each] == [("load_detector", "640")] * found
@@ -233,7 +235,7 @@ def test_a_function_that_sets_something_up_by_its_name_counts_as_reading(
         (list(range(100)), None),
     ],
 )
-def test_arguments_that_are_compared(value: Any, text: str | None) -> None:
+def test_only_simple_arguments_are_turned_into_text_for_comparison(value: Any, text: str | None) -> None:
     assert shipped._argument_text(value) == text
 
 
@@ -245,7 +247,7 @@ def connect(address: str) -> Any:
     return sys._getframe()
 
 
-def test_arguments_that_are_secret_by_their_name_are_not_told() -> None:
+def test_arguments_of_a_call_with_a_parameter_named_like_a_secret_are_not_recorded() -> None:
     assert shipped._arguments(connect("db")) == "'db'"
     assert shipped._arguments(login("me", "hunter2")) is None
 

@@ -54,7 +54,9 @@ def test_small_graphs_are_not_searched_for_large_parts(noted: Any, monkeypatch: 
 
 @pytest.mark.parametrize("of_text", [False, True])
 @pytest.mark.parametrize(("same", "again"), [(True, [False, True]), (False, [False, False])])
-def test_an_object_that_is_sent_again_is_known(client: Client, same: bool, again: list[bool], of_text: bool) -> None:
+def test_a_large_object_that_is_sent_twice_is_marked_as_sent_again(
+    client: Client, same: bool, again: list[bool], of_text: bool
+) -> None:
     values = [str(i) * BYTES if of_text else table() for i in range(2)]
     with noting(()) as notes:
         client.gather([client.submit(shape, i, values[0 if same else i], pure=False) for i in range(2)])
@@ -102,7 +104,7 @@ def test_the_tasks_of_a_graph_are_counted_whether_they_are_needed_or_not(noted: 
     assert found.tasks == 2_001
 
 
-def test_a_large_array_is_found_behind_blocks_and_as_an_argument(noted: Any) -> None:
+def test_a_large_array_is_found_as_the_source_of_blocks_and_as_an_argument(noted: Any) -> None:
     array = pytest.importorskip("dask.array")
     found = noted(lambda client: client.compute(array.from_array(table(), chunks=100_000).sum()))
     assert found.nbytes >= BYTES
@@ -117,7 +119,7 @@ def shape_of(block: Any, other: Any) -> Any:
     return block
 
 
-def test_a_large_dictionary_is_found_and_named_with_its_length(noted: Any) -> None:
+def test_a_large_dictionary_is_found_and_described_with_its_length(noted: Any) -> None:
     words = {str(i): float(i) for i in range(200_000)}
     found = noted(lambda client: client.submit(shape, 1, words))
     assert (found.what, found.kind) == ("argument `values`", "builtins.dict of 200,000")

@@ -108,7 +108,7 @@ def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     return answer
 
 
-def test_only_one_of_the_workers_without_a_memory_monitor_is_asked(client: Client, asked: Any) -> None:
+def test_where_memory_monitoring_is_off_only_one_worker_is_asked_for_samples(client: Client, asked: Any) -> None:
     off = sample("a", [1.0], [10], interval_s=3600.0)
     found = asked(off, dict.fromkeys(map(str, range(memory.FEW + 1)), off))
     gathered = memory.gather(client, 0.0)
@@ -122,7 +122,7 @@ def test_workers_that_do_not_answer_are_named(client: Client, asked: Any) -> Non
     asked(sample("a", [], []), {"w0": sample("b", [1.0], [5]), "w1": OSError("gone")})
     gathered = memory.gather(client, 0.0)
     [warning] = gathered.warnings
-    assert "1 workers" in warning
+    assert "1 worker " in warning
     assert warning.endswith(" w1")
     assert list(gathered.columns["worker"]) == ["w0"]
 

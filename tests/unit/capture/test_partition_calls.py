@@ -55,7 +55,7 @@ def test_making_arrays_and_dataframes_is_recorded_with_items_and_partitions():
     ]
 
 
-def test_the_bytes_of_files_that_can_be_cut_are_recorded_and_0_for_compressed_ones(tmp_path):
+def test_the_bytes_of_splittable_files_are_recorded_and_those_of_compressed_ones_count_as_0(tmp_path):
     (tmp_path / "a.txt").write_text("x\n" * 500)
     (tmp_path / "b.txt.gz").write_bytes(b"")
     with noted({"dask.bag"}) as notes:
@@ -83,7 +83,7 @@ def test_chunks_are_recorded_for_arrays_and_for_random_numbers():
     ]
 
 
-def test_a_number_that_becomes_an_array_has_no_items():
+def test_no_number_of_items_is_recorded_where_dask_turns_a_number_into_an_array():
     with noted({"dask.array"}) as notes:
         assert dask.array.asarray(np.float32(2)).sum().compute() == 2
         assert dask.array.pad(dask.array.ones((4, 4), chunks=2), 1).shape == (6, 6)

@@ -29,7 +29,7 @@ class Spans2024(Spans):
 
 
 @pytest.mark.parametrize(("spans", "given"), [(Spans2023(), ()), (Spans2024(), ({("execute", "new"): 2.0},))])
-def test_digests_that_another_heartbeat_has_not_sent_yet_are_kept(spans: Any, given: tuple[Any, ...]) -> None:
+def test_an_extra_heartbeat_loses_no_digest_that_waits_for_the_next_one(spans: Any, given: tuple[Any, ...]) -> None:
     async def heartbeat() -> None:
         spans.collect_digests(*given)
 

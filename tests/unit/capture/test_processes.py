@@ -73,7 +73,7 @@ def test_clocks_of_one_host_agree_exactly(processes: Client, capture: Capture, t
     assert recording.clock_error_s == 0.0
 
 
-def test_a_worker_that_dies_once_leaves_a_lost_attempt_its_log_and_its_exit_code(
+def test_the_record_of_a_died_worker_has_its_lost_attempt_log_and_exit_code(
     processes: Client, capture: Capture, tmp_path: Path, rows: Rows
 ) -> None:
     with capture.trial(tmp_path / "x") as recording:

@@ -240,7 +240,7 @@ def test_a_queued_task_is_runnable_before_it_is_assigned(ticking: None) -> None:
     assert waited == {"x": 3.0, "y": 1.0}
 
 
-def test_a_task_that_left_the_queue_was_not_runnable_before_it_came_back(ticking: None) -> None:
+def test_a_task_that_left_the_queue_counts_as_runnable_only_from_its_return(ticking: None) -> None:
     scheduler = FakeScheduler()
     scheduler.submit("x")
     scheduler.move("x", "waiting", "queued")
@@ -429,7 +429,7 @@ KINDS = ("stolen", "queued", "unqueued", "forgotten", "finished", "restricted", 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(KINDS), max_size=20))
-def test_every_entry_is_read_with_the_length_with_which_it_was_written(kinds: list[str]) -> None:
+def test_entries_of_every_kind_are_read_back_with_the_length_they_were_written_with(kinds: list[str]) -> None:
     scheduler = FakeScheduler(held_back_s=30.0)
     written: list[tuple[Any, int]] = []  # kind and number of details of each entry
     for key, kind in enumerate(kinds):
@@ -487,7 +487,7 @@ def test_every_entry_is_read_with_the_length_with_which_it_was_written(kinds: li
         max_size=8,
     )
 )
-def test_a_row_is_read_as_it_was_packed(tasks: list[dict[str, Any]]) -> None:
+def test_a_packed_row_is_read_back_unchanged(tasks: list[dict[str, Any]]) -> None:
     scheduler = FakeScheduler()
     expected = []
     for key, each in enumerate(tasks):

@@ -218,7 +218,7 @@ def test_errors_and_retries_become_rows_and_events(client: Client, capture: Capt
     assert {error["key"] for error in errors} == {failing.key}
 
 
-def test_the_longest_task_of_each_prefix_is_named_by_its_call(
+def test_the_longest_task_of_a_prefix_is_recorded_with_its_call_and_arguments(
     client: Client, capture: Capture, path: Path, rows: Rows
 ) -> None:
     def load(number: int, again: object = None, *, unit: str = "s") -> None:
@@ -262,7 +262,7 @@ def replica(size: int) -> float:
 
 
 @pytest.mark.parametrize(("function", "equal"), [(nap, 4), (replica, 0)])
-def test_equal_calls_with_random_keys_are_recorded_unless_a_name_suggests_randomness(
+def test_equal_calls_under_random_keys_are_recorded_unless_the_function_name_suggests_randomness(
     client: Client, capture: Capture, path: Path, rows: Rows, function: Any, equal: int
 ) -> None:
     with capture.trial(path):
@@ -274,7 +274,7 @@ def test_equal_calls_with_random_keys_are_recorded_unless_a_name_suggests_random
     )
 
 
-def test_the_last_step_that_is_done_again_is_named_whatever_the_order_of_steps() -> None:
+def test_fused_steps_are_named_last_step_first_in_whatever_order_dask_keeps_them() -> None:
     bag = dask.bag.from_sequence(range(4), npartitions=2).map(str).map(len)
     array = dask.array.ones(4, chunks=2).map_blocks(abs).map_blocks(np.sqrt).min()
     for collection in (bag.count(), array):
@@ -555,7 +555,7 @@ def test_a_record_is_complete_when_its_counts_add_up(changes: dict[str, Any], re
 @pytest.mark.parametrize(
     ("changes", "clock_error_s", "says"),
     [
-        ({"unfinished": 1, "unfinished_keys": ["x"]}, 0.0, "1 tasks still ran when the trial was closed, such as x"),
+        ({"unfinished": 1, "unfinished_keys": ["x"]}, 0.0, "1 task still ran when the trial was closed, such as x"),
         ({"foreign": 2}, 0.0, "2 earlier tasks ended during the trial"),
         ({"assigned": None}, 0.0, "does not count tasks"),
         ({"full": {"members": 4}}, 0.0, "4 rows of the table of members were lost"),

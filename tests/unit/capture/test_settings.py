@@ -19,7 +19,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_default_settings_are_not_kept() -> None:
+def test_settings_equal_to_the_defaults_are_not_recorded() -> None:
     kept = settings()
     with dask.config.set({"array.chunk-size": dask.config.get("array.chunk-size")}):
         assert settings() == kept
@@ -27,7 +27,7 @@ def test_default_settings_are_not_kept() -> None:
     assert "array.chunk-size" not in kept["dask_config"]
 
 
-def test_settings_that_affect_speed_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_affect_speed_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     given = {"array.slicing.split-large-chunks": True, "distributed.worker.memory.spill": False}
     workers = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 0}
@@ -37,7 +37,7 @@ def test_settings_that_affect_speed_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     assert {**given, **workers}.items() <= kept["dask_config"].items()
 
 
-def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_settings_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
     monkeypatch.setenv("DASK_GATEWAY__AUTH__PASSWORD", "mine")
     secret = {
@@ -50,7 +50,9 @@ def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "mine" not in str(settings())
 
 
-def test_a_script_is_another_with_other_text_or_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_of_a_script_changes_with_its_text_and_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "job.py"
     path.write_text("a = 1")
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path), raising=False)

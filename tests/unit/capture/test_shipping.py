@@ -68,7 +68,7 @@ def test_an_object_pickled_by_reference_fails_where_scalescope_is_not_installed(
     assert b"ModuleNotFoundError: scalescope" in caught.value.stderr
 
 
-def test_a_shipment_unpickles_as_the_object_that_it_names() -> None:
+def test_a_shipment_unpickles_as_the_object_or_function_that_it_names() -> None:
     plugin = pickle.loads(pickle.dumps(Shipment(recorder, "Recorder", {"held_rows": 5, "lag_interval_s": None})))
     assert (plugin.held_rows, plugin.lag_interval_s, plugin.name) == (5, None, recorder.Recorder.name)
     kernel = Shipment(clock, "this_kernel")
@@ -76,7 +76,7 @@ def test_a_shipment_unpickles_as_the_object_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("magic", [shipping.MAGIC_NUMBER, b"other"])
-def test_the_source_text_is_executed_where_python_is_another_release(
+def test_a_shipped_module_is_compiled_from_its_source_where_the_python_release_differs(
     monkeypatch: pytest.MonkeyPatch, magic: bytes
 ) -> None:
     monkeypatch.setattr(shipping, "MAGIC_NUMBER", magic)
@@ -90,7 +90,7 @@ def test_the_source_text_is_executed_where_python_is_another_release(
     assert compiled_of_the_module is (magic != b"other")
 
 
-def test_a_module_sent_with_another_text_becomes_another_module(tmp_path: Path) -> None:
+def test_a_module_shipped_again_with_changed_text_does_not_replace_the_first(tmp_path: Path) -> None:
     def value(text: str) -> object:
         path = tmp_path / "sample.py"
         path.write_text(f"# {text}\ndef answer():\n    return {text!r}\n")
@@ -113,7 +113,9 @@ def test_modules_sent_to_workers_need_only_python_3_9_and_distributed(module: Mo
     assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "dask", "distributed"}
 
 
-def test_a_scheduler_in_this_process_uses_the_module_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_in_this_process_uses_the_imported_module_and_no_shipped_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, shipping._name(recorder), raising=False)  # other tests have sent it
     with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
         register(client, recorder, "Recorder", owner=client.id)

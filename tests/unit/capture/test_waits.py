@@ -203,7 +203,7 @@ def test_waits_for_results_of_other_tasks_are_recorded_with_their_line(told: Any
 
 
 @pytest.mark.parametrize(("function", "held", "graphs"), [(nested, False, 2), (futures, True, 1)])
-def test_the_times_at_which_a_task_sends_tasks_and_waits_are_recorded(
+def test_the_record_tells_when_a_task_sent_tasks_and_when_it_waited(
     told: Any, tmp_path: Path, function: Any, held: bool, graphs: int
 ) -> None:
     told(function, range(1))
@@ -222,7 +222,9 @@ def test_the_times_at_which_a_task_sends_tasks_and_waits_are_recorded(
     assert all(sent["time"][i - 1] <= end for i in own)
 
 
-def test_tasks_that_send_tasks_are_recorded_while_partition_calls_are_recorded_too(told: Any, tmp_path: Path) -> None:
+def test_waits_of_tasks_that_send_tasks_are_recorded_while_partition_calls_are_recorded_too(
+    told: Any, tmp_path: Path
+) -> None:
     told(futures, range(1))
     with noted(()):
         told(futures, range(1))

@@ -48,13 +48,13 @@ def healthy():
         lambda: [delayed(sum)([delayed(abs)(number), 1]) for number in range(20)],
     ],
 )
-def test_nothing_stands_out_in_a_healthy_collection(build):
+def test_a_healthy_collection_has_no_finding(build):
     checked = scalescope.check(build)
     assert codes(checked) == []
     assert checked.status is ExitStatus.OK
 
 
-def test_tasks_width_and_critical_path_are_those_of_the_graph():
+def test_the_check_counts_tasks_width_and_critical_path_as_in_the_optimised_graph():
     x = da.ones((40, 40), chunks=10).rechunk((40, 10)).sum()
     checked = scalescope.check(x)
     graph = dict(x.__dask_optimize__(x.__dask_graph__(), x.__dask_keys__()))
@@ -63,12 +63,12 @@ def test_tasks_width_and_critical_path_are_those_of_the_graph():
     assert checked.critical_path >= 3
 
 
-def test_an_alias_is_a_task_but_no_work():
+def test_two_nested_calls_are_two_tasks_with_a_width_of_one_and_a_critical_path_of_two():
     checked = scalescope.check(delayed(np.add)(delayed(np.ones)(4), 1))
     assert (checked.tasks, checked.widest, checked.critical_path) == (2, 1, 2)
 
 
-def test_windows_of_an_array_without_elements_have_an_axis_of_their_own():
+def test_sliding_windows_over_a_shape_only_array_have_the_shape_that_numpy_gives():
     windows = np.lib.stride_tricks.sliding_window_view
     assert windows(Shape((20, 30), "f8"), 5, axis=0).shape == (16, 30, 5)
     assert windows(Shape((20, 30), "f8"), window_shape=(5, 3)).shape == (16, 28, 5, 3)
@@ -91,7 +91,7 @@ def test_windows_of_an_array_without_elements_have_an_axis_of_their_own():
         lambda x: da.argtopk(x, 3, axis=1),
     ],
 )
-def test_sizes_are_those_of_real_results(operation):
+def test_estimated_sizes_of_all_tasks_are_those_of_real_results(operation):
     from dask.sizeof import sizeof
 
     given = operation(da.random.random((200, 200), chunks=50))
@@ -110,7 +110,7 @@ def test_a_dataframe_has_the_bytes_of_its_columns():
     assert checked.largest_block == pytest.approx(2_000 * 3 * 8, rel=0.05)
 
 
-def test_the_answer_is_data_text_and_a_table_of_a_notebook():
+def test_the_answer_can_be_shown_as_json_text_and_a_notebook_table():
     checked = scalescope.check(healthy)
     assert Checked.from_mapping(json.loads(json.dumps(checked.to_mapping()))) == checked
     assert f"{checked.tasks:,}" in str(checked)
@@ -136,7 +136,7 @@ def test_no_function_of_the_user_is_called(build):
 
 
 @pytest.mark.parametrize("function", [np.asarray, list, np.ma.masked_less])
-def test_an_array_without_elements_is_not_read_element_by_element(function):
+def test_reading_the_elements_of_a_shape_only_array_is_refused(function):
     with pytest.raises(Unknown):
         function(Shape((10, 10), float), *([0.2] if function is np.ma.masked_less else []))
 
@@ -161,7 +161,7 @@ def test_values_without_a_collection_are_refused():
 # ------------------------------------------------------------------ public cases
 
 
-def test_28_blocks_become_1120_where_two_chunkings_meet():
+def test_adding_arrays_of_unlike_chunks_is_found_as_multiplied_chunks_with_its_line():
     def build():
         rows = da.random.random((2_800, 4_000), chunks=(100, 4_000))
         columns = da.random.random((2_800, 4_000), chunks=(2_800, 100))
@@ -183,7 +183,7 @@ def test_400_tiny_files_are_reported_with_their_line(tmp_path):
     assert checked.status is ExitStatus.FINDING
 
 
-def test_chunks_of_one_step_are_joined():
+def test_for_tiny_chunks_larger_ones_are_advised():
     def build():
         return da.random.random((730, 90, 180), chunks=(1, 90, 180)).mean(axis=0)
 
@@ -194,7 +194,7 @@ def test_chunks_of_one_step_are_joined():
 # ------------------------------------------------------------------ other findings
 
 
-def test_more_threads_than_tasks_are_told():
+def test_more_threads_than_tasks_are_found_as_too_few_partitions():
     checked, _ = examined([healthy()], Seen(), "x", threads=100)
     assert codes(checked) == ["too-few-partitions"]
 
@@ -238,7 +238,7 @@ open(sys.argv[1], "w")
 """
 
 
-def test_a_script_runs_to_the_first_value_and_its_memory_is_told(tmp_path, capfd):
+def test_a_checked_script_stops_at_its_first_computed_value_and_its_memory_need_is_reported(tmp_path, capfd):
     script, after = tmp_path / "script.py", tmp_path / "after"
     script.write_text(SCRIPT)
     status = main.run(["check", "--json", str(script), str(after)])
@@ -263,7 +263,7 @@ def kubernetes():
 
 
 @pytest.mark.parametrize("build", [slurm, kubernetes])
-def test_clusters_of_batch_systems_and_kubernetes_are_not_asked_for(build):
+def test_a_check_notes_slurm_and_kubernetes_clusters_without_requesting_them(build):
     pytest.importorskip("dask_jobqueue")
     pytest.importorskip("dask_kubernetes")
     seen = Seen()
@@ -273,7 +273,7 @@ def test_clusters_of_batch_systems_and_kubernetes_are_not_asked_for(build):
 
 
 @pytest.mark.parametrize("target", ["job:run", "job.py:run"])
-def test_a_function_of_a_module_or_a_file_is_checked(tmp_path, monkeypatch, target):
+def test_a_function_given_by_module_or_by_file_is_checked(tmp_path, monkeypatch, target):
     from scalescope.checking import program
 
     (tmp_path / "job.py").write_text("import dask.bag as db\ndef run():\n    return db.from_sequence(range(10))\n")
@@ -283,5 +283,5 @@ def test_a_function_of_a_module_or_a_file_is_checked(tmp_path, monkeypatch, targ
 
 
 @pytest.mark.parametrize("target", ["nothing.py", "words", "nothing.py:run", "nothing:run"])
-def test_a_wrong_target_is_refused(target):
+def test_a_missing_file_module_or_function_is_refused(target):
     assert main.run(["check", target]) == ExitStatus.USAGE

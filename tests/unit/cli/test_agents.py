@@ -33,7 +33,7 @@ def test_the_skill_is_printed_or_installed(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_each_command_of_the_skill_is_understood(command: list[str]) -> None:
+def test_each_command_shown_in_the_skill_is_a_valid_command_line(command: list[str]) -> None:
     group = typer.main.get_command(cli.app())
     found = group.get_command(click.Context(group), command[0])  # type: ignore[attr-defined]
     assert found is not None
@@ -56,7 +56,7 @@ def test_mcp_without_its_package_says_how_to_install_it(
     assert "[mcp]" in capsys.readouterr().err
 
 
-def test_a_detached_command_writes_its_answer_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_detached_command_writes_its_answer_file_only_once_it_has_ended(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text("import time; time.sleep(1); print('--detach is mine', flush=True)")
     environ = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "SCALESCOPE_STORE": str(tmp_path / "r.db")}

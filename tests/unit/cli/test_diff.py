@@ -42,7 +42,7 @@ def test_diff_compares_two_runs_at_the_point_that_differs_most(
     assert json.loads(capsys.readouterr().out)["seconds"] == 0
 
 
-def test_latest_with_a_number_names_earlier_runs(two: tuple[str, str], address: str) -> None:
+def test_latest_tilde_n_names_the_run_n_before_the_latest(two: tuple[str, str], address: str) -> None:
     with Store.open(address) as store:
         assert (store.run("latest~1").id, store.run("latest~0").id) == two
         assert of_runs(store.run("latest"), store.run("latest~1")).found.seconds == pytest.approx(-2.0)
@@ -63,7 +63,9 @@ def test_a_finding_that_only_the_slower_run_has_is_the_cause_of_the_difference(
         assert of_runs(faulty(faster), slower).cause is None
 
 
-def test_parts_against_the_whole_say_so(address: str, two: tuple[str, str]) -> None:
+def test_a_part_that_goes_against_the_whole_difference_is_shown_as_more_instead_of_less(
+    address: str, two: tuple[str, str]
+) -> None:
     with Store.open(address) as store:
         found = of_runs(*map(store.run, reversed(two)))
     [part] = found.found.named
@@ -84,7 +86,7 @@ def test_task_names_are_escaped_in_markdown(
 
 
 @pytest.mark.parametrize(("seconds", "named"), [(2.0, [("slower", "sleep")]), (1.0, [])])
-def test_a_comparison_explains_why_b_is_slower_and_only_if_it_is(
+def test_a_comparison_explains_why_b_is_slower_only_if_b_is_slower(
     fake: Any, address: str, seconds: float, named: list[tuple[str, str]]
 ) -> None:
     fake.measures = lambda planned: (2, seconds if planned.point.params["items"] == 8 else 1.0)

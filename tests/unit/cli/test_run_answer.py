@@ -52,7 +52,7 @@ def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_pat
     assert [line for line in lines if line not in json.dumps(short["notes"])] == []
 
 
-def test_a_verdict_in_json_has_all_lines_of_its_text(bag_trial) -> None:
+def test_the_json_of_a_verdict_has_all_lines_of_its_text(bag_trial) -> None:
     trial = bag_trial(8, [8])
     limit = replace(diagnose(Sweep("mine"), [trial]).findings[0], code="host-overloaded", severity=Severity.HIGH)
     doubted = diagnose(

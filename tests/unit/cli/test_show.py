@@ -104,7 +104,7 @@ def test_show_prints_a_study_as_json(kept: Any, address: str, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("flags", [["--brief"], ["--brief", "--json"]])
-def test_show_brief_names_a_finding_that_can_be_shown_whole(
+def test_show_brief_names_the_command_that_shows_its_finding_in_full(
     fake: Any, address: str, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
     run = run_of(address)

@@ -65,7 +65,7 @@ def typed(display: KeyedDisplay, keys: tuple[int, int], text: str) -> None:
     display.wait(0.05)
 
 
-def test_groups_are_sorted_anew_by_a_key(display: KeyedDisplay, keys: tuple[int, int]) -> None:
+def test_the_key_s_sorts_groups_and_workers_by_the_next_column(display: KeyedDisplay, keys: tuple[int, int]) -> None:
     orders = []
     for _ in range(3):
         shown = text(display)
@@ -95,7 +95,7 @@ def test_enter_shows_the_details_of_the_selected_row_until_b_is_typed(
     assert found not in text(display)
 
 
-def test_a_frozen_picture_stays(display: KeyedDisplay, keys: tuple[int, int]) -> None:
+def test_the_key_f_freezes_the_picture_until_it_is_pressed_again(display: KeyedDisplay, keys: tuple[int, int]) -> None:
     typed(display, keys, "f")
     before = text(display)
     display.show(Look(1.7e9, SEEN, (), 1.0, (), 0, 0, None))
@@ -105,7 +105,9 @@ def test_a_frozen_picture_stays(display: KeyedDisplay, keys: tuple[int, int]) ->
     assert "clean" not in text(display)
 
 
-def test_the_report_ends_the_watch_only_where_there_is_one(display: KeyedDisplay, keys: tuple[int, int]) -> None:
+def test_the_key_r_ends_the_watch_with_a_report_only_if_it_records(
+    display: KeyedDisplay, keys: tuple[int, int]
+) -> None:
     typed(display, keys, "r")
     assert not display.wants_report
     display.records = True
@@ -123,7 +125,7 @@ def test_q_ends_the_watch_and_other_keys_do_nothing(display: KeyedDisplay, keys:
     assert not display.wants_report
 
 
-def test_a_small_terminal_keeps_the_selected_row(display: KeyedDisplay, keys: tuple[int, int]) -> None:
+def test_the_selected_row_stays_visible_on_a_small_terminal(display: KeyedDisplay, keys: tuple[int, int]) -> None:
     groups = tuple(Group(f"group-{number}", 0, 100 - number, None) for number in range(20))
     display.show(Look(1.7e9, SEEN, groups, 1.0, (), 0, 0, None))
     typed(display, keys, "j" * 15)

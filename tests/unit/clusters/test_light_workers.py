@@ -7,7 +7,7 @@ from scalescope.clusters import light_workers
 
 
 @pytest.mark.parametrize("versions", [True, False])
-def test_the_patches_for_a_cheap_start_of_workers_are_undone(versions: bool) -> None:
+def test_patches_that_make_workers_start_cheaply_are_undone_afterwards(versions: bool) -> None:
     before = (distributed.versions.error_message, distributed.worker.get_versions, distributed.core.SystemMonitor)
     with light_workers.cheap_start(versions=versions):
         assert (

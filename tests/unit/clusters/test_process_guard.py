@@ -138,7 +138,7 @@ def test_a_dead_connection_is_not_confused_with_one_on_the_same_port() -> None:
                 assert not process_guard._ours(accepted, process_guard._ESTABLISHED)
 
 
-def test_a_search_as_another_user_finds_files_that_are_open_to_all() -> None:
+def test_the_search_as_another_user_reports_files_that_everybody_may_read_or_write() -> None:
     with another_user.open_folder() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         for name, mode in (("open", 0o644), ("closed", 0o600), ("writable", 0o622)):
             (folder / name).touch(mode)

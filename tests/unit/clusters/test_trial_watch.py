@@ -78,7 +78,7 @@ def test_the_reason_of_a_lost_worker_is_waited_for_within_limits(
     assert set(asked) == {1}
 
 
-def test_workers_that_are_missed_later_count_as_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_go_missing_while_a_loss_is_examined_count_as_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connections to the workers of a dead host break one after the other."""
     monkeypatch.setattr(trial_watch, "LOOK_INTERVAL_S", 0.01)
     left = iter([8, 7, 6, 5])

@@ -88,7 +88,7 @@ def test_threads_are_charged_to_what_they_run_or_wait_for(case):
     assert {key: found.get(key, 0) for key in expected} == expected
 
 
-def test_what_is_lost_and_what_of_it_is_passed_on_are_kept_with_the_trial():
+def test_time_lost_and_the_part_of_it_that_other_tasks_passed_on_are_kept_with_the_trial():
     healthy, late = Cluster(4).run([Task(1.0)] * 8), Cluster(8).run(loads(8, 5.0, *AFTER_EACH))
     assert blame(healthy, 5).lost == {}
     assert kept(healthy) == {BLAMED: {}, PASSED_ON: {}}

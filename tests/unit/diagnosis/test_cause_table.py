@@ -20,7 +20,7 @@ from scalescope.model.metrics import OTHER_CLUSTER, WORKER_TIME, WORKING
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_table_names_each_cause_by_its_code():
+def test_the_table_of_causes_lists_all_causes_of_trials_and_of_sweeps_under_their_codes():
     assert list(by_code()) == [*SEEN_IN_A_TRIAL, *SEEN_IN_A_SWEEP]
     assert all(isinstance(cause, TrialCause) for cause in of_trials())
     assert all(isinstance(cause, SweepCause) for cause in of_sweeps())
@@ -60,7 +60,7 @@ def test_the_example_cause_of_the_documentation_works(golden):
     assert found.lost_s == pytest.approx(8 * 0.2 * 4)
 
 
-def test_every_part_of_lost_time_has_a_next_experiment():
+def test_every_part_of_worker_time_that_can_be_lost_has_a_next_experiment():
     assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - {*WORKING, OTHER_CLUSTER}
 
 

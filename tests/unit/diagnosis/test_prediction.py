@@ -59,7 +59,7 @@ def trials(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(trials())
-def test_no_finding_of_a_trial_predicts_less_than_its_graph_allows(observation):
+def test_no_finding_predicts_a_time_below_what_the_graph_of_its_trial_allows(observation):
     found = causes.find(observation)
     trial = replace(observation.trial, findings=found)
     check(found, trial.metrics, observation.threads)
@@ -78,7 +78,7 @@ def check(findings: tuple[Finding, ...], metrics: Metrics, threads: int) -> None
 
 @settings(max_examples=300, deadline=None)
 @given(code=st.sampled_from(CODES), saved_s=st.floats(0, 1e6), shorter_s=st.floats(0, 1e3), late_s=st.floats(0, 50))
-def test_no_cause_predicts_less_than_the_bound_whatever_it_expects(code, saved_s, shorter_s, late_s, small):
+def test_no_cause_predicts_a_time_below_its_bound_whatever_saving_it_claims(code, saved_s, shorter_s, late_s, small):
     cause, observation = by_code()[code], measured(small, late_s)
     metrics = observation.trial.metrics
     gain = cause.gain(metrics, observation.threads, saved_s, shorter_s=shorter_s)

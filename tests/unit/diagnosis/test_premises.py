@@ -43,7 +43,7 @@ def run():
     return observed(replace(run.trial, metrics=replace(run.metrics, elapsed_s=3.0)), run.tables)
 
 
-def test_a_remedy_and_its_gain_are_given_if_the_premise_holds_and_it_changes_something(run):
+def test_a_remedy_is_given_if_its_premise_holds_and_it_changes_something(run):
     finding = found(run, Remedy("do it", saved_s=0.3, premise=ALWAYS))
     assert finding.remedy == "do it"
     assert finding.gain is not None
@@ -66,7 +66,7 @@ def test_a_finding_whose_premise_fails_keeps_only_its_summary(run, remedy, premi
 
 
 @pytest.mark.parametrize("premise", [ALWAYS, NEVER])
-def test_the_first_remedy_whose_premise_holds_is_given(run, premise):
+def test_the_second_remedy_is_given_if_the_premise_of_the_first_fails(run, premise):
     first = Remedy("do it", premise=NEVER if premise is ALWAYS else None, otherwise=Remedy("or this", saved_s=0.0))
     finding = found(run, first, premise)
     assert (finding.remedy, finding.gain) == ("or this", None)

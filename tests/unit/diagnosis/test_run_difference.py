@@ -140,7 +140,7 @@ def test_the_account_of_a_trial_covers_its_whole_call(cluster: Any, task: Any, g
     assert account(ran).prefixes["load"].sent_at == "job.py:9 main"
 
 
-def test_settings_and_packages_that_differ_are_ordered_by_what_they_can_explain(
+def test_of_two_differences_the_one_that_can_explain_the_slower_part_comes_first(
     cluster: Any, task: Any, graph: Any
 ) -> None:
     a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(fetch=0.5)))
@@ -167,7 +167,7 @@ def test_settings_and_packages_that_differ_are_ordered_by_what_they_can_explain(
         ({"code": "1"}, "the user's code"),
     ],
 )
-def test_slower_tasks_are_explained_by_what_bears_on_them(
+def test_slower_tasks_are_explained_first_by_the_setting_or_code_that_affects_tasks(
     facts: dict[str, Any], name: str, cluster: Any, task: Any, graph: Any
 ) -> None:
     a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(seconds=3.0)))
@@ -177,7 +177,7 @@ def test_slower_tasks_are_explained_by_what_bears_on_them(
 
 
 @pytest.mark.parametrize("fact", [{"cpu_model": "Slow"}, {"usable_cpus": 1}, {"hostname": "b"}])
-def test_all_tasks_that_are_slower_on_another_machine_are_explained_by_what_differs_of_it(
+def test_tasks_that_are_all_slower_on_another_machine_are_explained_by_what_differs_about_it(
     fact: dict[str, Any], cluster: Any, task: Any, graph: Any
 ) -> None:
     slow = bag(seconds=1.6, after=(("clean", 40, 0.8), ("summarise", 1, 4.8)))
@@ -194,7 +194,7 @@ def test_all_tasks_that_are_slower_on_another_machine_are_explained_by_what_diff
     ("others", "waited", "free"),
     [(0.5, 0.75, 0.5), (0.5, 0.0, 1.0), (0.0, 0.75, 1.0)],  # the second sleep, the third wait for their own threads
 )
-def test_others_take_from_tasks_only_what_these_wait_for(
+def test_other_load_counts_only_as_far_as_tasks_waited_for_a_core(
     others: float, waited: float, free: float, cluster: Any, task: Any, graph: Any
 ) -> None:
     ran = BASE(cluster, task, graph, random.Random(1))
@@ -207,7 +207,9 @@ def test_others_take_from_tasks_only_what_these_wait_for(
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.15, []), (0.5, ["1.6"])])
-def test_load_is_told_in_cores_and_makes_no_other_machine(share: float, told: list[str]) -> None:
+def test_a_difference_in_load_is_reported_in_cores_and_is_not_taken_for_another_machine(
+    share: float, told: list[str]
+) -> None:
     left, right = (
         Trial(
             *("a", Point(4), 0, False, TrialState.VALID),
@@ -220,14 +222,14 @@ def test_load_is_told_in_cores_and_makes_no_other_machine(share: float, told: li
     assert [f"{float(each.b) - float(each.a):.1f}" for each in facts] == told
 
 
-def test_decimal_numbers_that_differ_little_are_told() -> None:
+def test_small_differences_of_decimal_settings_are_reported() -> None:
     name = "distributed.worker.memory.target"
     left = Trial("a", Point(4, 1, {"load_s": 1.0}, dask_config={name: 0.6}), 0, False, TrialState.VALID)
     right = replace(left, point=Point(4, 1, {"load_s": 1.1}, dask_config={name: 0.7}))
     assert {each.name for each in differing(left, right)} == {"load_s", name}
 
 
-def test_packages_stand_for_the_environments_that_hold_them() -> None:
+def test_environments_that_differ_are_reported_by_their_packages_if_these_are_known() -> None:
     sides = [
         Trial(
             *("a", Point(4, environment=f"dask=={version}"), 0, False, TrialState.VALID),

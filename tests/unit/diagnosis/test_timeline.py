@@ -32,7 +32,7 @@ def test_the_timeline_agrees_with_the_worker_time(data, workers, threads):
     find(observation)
 
 
-def test_a_long_trial_is_cut_into_cells_without_loss(monkeypatch):
+def test_a_long_trial_is_divided_into_a_limited_number_of_cells_without_losing_time(monkeypatch):
     monkeypatch.setattr("scalescope.diagnosis.evidence.timeline.MAX_CELLS", 40)
     observation = Cluster(3).run([Task(1.0 + i % 3) for i in range(200)])
     line = timeline(observation)

@@ -141,7 +141,7 @@ def test_a_sweep_gets_its_expected_verdict(bag_trial, golden, case):
     assert (codes(verdict), verdict.severity) == (expected, severity)
 
 
-def test_little_work_in_real_time_is_called_too_short(bag_trial):
+def test_a_trial_with_little_work_is_reported_as_too_short_only_in_real_time(bag_trial):
     trial = bag_trial(300, chunks(300, 45))
     metrics = replace(trial.metrics, elapsed_s=1.0)
     long, short = (replace(trial, metrics=replace(metrics, work_s=work_s)) for work_s in (0.6, 0.3))
@@ -267,7 +267,7 @@ def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, gol
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), replace(lost, metrics=None)])) == ["invalid-trials"]
 
 
-def test_beside_a_valid_trial_invalid_ones_show_only_their_faults(bag_trial):
+def test_beside_a_valid_trial_invalid_ones_show_their_faults_but_no_mere_information(bag_trial):
     found = (Finding("uneven-waves", Severity.INFO, "waves.", ""), Finding("deadly-task", Severity.HIGH, "died.", ""))
     lost = replace(spoilt(bag_trial(4, [1] * 4), TrialState.INVALID, "lost a worker"), findings=found)
     assert "uneven-waves" in codes(diagnose(BEAM, [lost]))
@@ -275,7 +275,7 @@ def test_beside_a_valid_trial_invalid_ones_show_only_their_faults(bag_trial):
     assert ("uneven-waves" in both, "deadly-task" in both) == (False, True)
 
 
-def test_invalid_trials_alone_are_severe(bag_trial, golden):
+def test_a_sweep_with_only_invalid_trials_has_a_severe_verdict(bag_trial, golden):
     trials = [spoilt(bag_trial(n, chunks(300, 128)), TrialState.INVALID, "host overloaded") for n in (1, 2)]
     verdict = golden(diagnose(BEAM, trials))
     assert codes(verdict) == ["invalid-trials"]
@@ -328,7 +328,7 @@ def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core
         (0.7, (told("host-overloaded", 90.0, MEDIUM), told("tiny-tasks", 1.0, MEDIUM)), "`tiny-tasks`"),
     ],
 )
-def test_a_first_cause_that_is_not_sure_names_the_second_and_what_tells_them_apart(
+def test_an_uncertain_first_cause_is_shown_with_the_next_one_and_the_test_that_tells_them_apart(
     bag_trial, confidence, others, names
 ):
     trial = replace(bag_trial(10, [1] * 10), findings=(told("gil-bound", confidence=confidence), *others))

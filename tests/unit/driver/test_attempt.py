@@ -50,7 +50,9 @@ BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
         (Attempt(problem="no workers", raised="it raised"), TrialState.INVALID, "no workers"),
     ],
 )
-def test_a_trial_is_judged_by_the_machine_before_the_workload(attempt: Attempt, state: TrialState, reason: str) -> None:
+def test_a_fault_of_the_cluster_makes_a_trial_invalid_even_if_the_workload_raised_too(
+    attempt: Attempt, state: TrialState, reason: str
+) -> None:
     assert judge(attempt) == (state, reason)
 
 
@@ -96,7 +98,7 @@ def test_a_workload_that_lost_its_connection_is_invalid_and_one_that_raised_fail
     assert attempt.cut_off == (LOST_CONNECTION if cut else "")
 
 
-def test_workers_that_were_lost_or_joined_are_named() -> None:
+def test_workers_lost_or_joined_during_a_trial_are_counted_and_named() -> None:
     assert changes(BEFORE, dict(reversed(BEFORE.items()))) == ""
     after = {"tcp://a": BEFORE["tcp://a"], "tcp://c": ("1", 1, "running")}
     lost, joined = "lost 1 of 2 workers during the trial (1)", "1 worker joined during the trial (1)"

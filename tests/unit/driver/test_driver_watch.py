@@ -58,7 +58,7 @@ def test_the_end_of_the_pipe_means_that_the_parent_is_gone(watch: tuple[DriverWa
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_are_reported_and_interrupt_nothing(
+def test_a_signal_is_reported_to_the_driver_and_interrupts_nothing(
     number: signal.Signals, watch: tuple[DriverWatch, int], said: Said
 ) -> None:
     os.kill(os.getpid(), number)
@@ -93,7 +93,7 @@ def waits_for(event: threading.Event) -> None:
     event.wait(30)
 
 
-def test_where_names_the_requested_function_and_its_file() -> None:
+def test_the_place_of_a_thread_is_described_by_the_function_asked_for_and_its_file() -> None:
     event = threading.Event()
     thread = threading.Thread(target=waits_for, args=(event,))
     thread.start()

@@ -102,7 +102,7 @@ def test_a_driver_that_dies_at_once_shows_why(source: str, what: str, cause: str
 
 
 @pytest.mark.thorough
-def test_only_the_last_lines_of_the_log_of_this_driver_are_shown(fake: Fake, tmp_path: Path) -> None:
+def test_an_error_shows_only_the_last_log_lines_of_its_own_driver(fake: Fake, tmp_path: Path) -> None:
     for number in (1, 2):
         python = fake(f'import sys; [print("line", {number}, i, file=sys.stderr) for i in range(1000)]; sys.exit(3)')
         with pytest.raises(DriverError) as caught:
@@ -165,7 +165,7 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
             driver.run(TRIAL, "w", timeout_s=5)
 
 
-def test_a_task_that_ends_the_shared_process_leads_to_the_advice_of_a_local_cluster(fake: Fake, tmp_path: Path) -> None:
+def test_if_a_task_ends_the_shared_process_a_local_cluster_is_advised(fake: Fake, tmp_path: Path) -> None:
     source = fake(ASKED + 'progress("running", 9); os._exit(3)')
     with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
         reason = driver.run(TRIAL, "w", timeout_s=5).reason

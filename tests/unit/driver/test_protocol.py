@@ -104,7 +104,7 @@ def test_an_invalid_reply_is_refused(line: bytes, problem: str) -> None:
     assert len(caught.value.where) < 300
 
 
-def test_a_reply_is_refused_as_a_request() -> None:
+def test_a_reply_sent_in_place_of_a_request_is_refused() -> None:
     with pytest.raises(DriverError, match="'ready'"):
         decode_request(encode(Ready(1, "3.11", {}, {}, {})))
 

@@ -132,7 +132,7 @@ GOT = {
 }
 
 
-def test_values_that_the_client_gets_are_noted_however_it_gets_them(project: Path, tmp_path: Path) -> None:
+def test_results_that_reach_the_client_are_noted_in_whatever_way_it_fetches_them(project: Path, tmp_path: Path) -> None:
     text = """
         import dask
         from distributed import Client, as_completed
@@ -158,7 +158,7 @@ ARRAYS = {
 }
 
 
-def test_arrays_are_the_same_but_for_their_last_digits(project: Path, tmp_path: Path) -> None:
+def test_arrays_that_differ_only_in_their_last_digits_count_as_equal(project: Path, tmp_path: Path) -> None:
     text = "import dask, numpy as np\nfor each in [" + ", ".join(ARRAYS) + "]: dask.compute(dask.delayed(each))"
     first, *others = (text for text in ran(project, tmp_path, text).values)
     assert [close(first, each) for each in others] == list(ARRAYS.values())[1:]

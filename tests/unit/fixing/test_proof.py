@@ -66,7 +66,7 @@ def test_one_pair_is_enough_where_two_runs_take_the_same_virtual_time(
     assert found.times == pytest.approx(10.0 / patched)
 
 
-def test_other_results_are_no_proof_on_a_virtual_clock() -> None:
+def test_changed_results_refute_a_patch_on_a_virtual_clock_too() -> None:
     runs = {"a": outcome(10.0), "b": outcome(5.0, values={"int 1": 1})}
     original = outcome(10.0, values={"int 2": 1})
     assert prove(lambda which: {**runs, "a": original}[which], original, budget_s=1e9, virtual=True).changed
@@ -214,7 +214,9 @@ def test_a_value_that_differs_in_each_run_is_not_compared() -> None:
     ("patched", "same"),
     [({"int 2": 1}, True), ({f"float {ROUNDED}": 1}, True), ({"int 2": 1, "int 3": 1}, False), ({}, False)],
 )
-def test_values_of_steps_that_others_follow_may_stay_on_the_cluster(patched: dict[str, int], same: bool) -> None:
+def test_a_patch_that_keeps_results_on_the_cluster_may_fetch_fewer_values_but_no_new_ones(
+    patched: dict[str, int], same: bool
+) -> None:
     originals = [outcome(values={"int 1": 1, "int 2": 1, "float 0.3": 1})] * 2
     assert differences(originals, outcome(values=patched))[0]
     found, varies = differences(originals, outcome(values=patched), "fewer")
@@ -223,7 +225,7 @@ def test_values_of_steps_that_others_follow_may_stay_on_the_cluster(patched: dic
 
 
 @pytest.mark.parametrize(("lines", "same"), [(("mean 2",), True), (("",), False), ((), False)])
-def test_values_of_which_the_client_makes_less_may_be_others_where_it_prints(
+def test_fetched_values_may_change_only_if_the_program_prints_output_that_stays_the_same(
     lines: tuple[str, ...], same: bool
 ) -> None:
     originals = [replace(outcome(values={"int 1": 2}), lines=lines)] * 2

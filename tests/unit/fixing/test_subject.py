@@ -36,7 +36,9 @@ def found(code: str, **change: int) -> Finding:
         (Program("package.part", is_module=True), "package/part.py"),
     ],
 )
-def test_a_program_runs_in_the_copy_as_it_does_here(project: Path, program: Program, file: str) -> None:
+def test_a_program_is_found_by_file_or_module_and_runs_in_the_copy_of_its_folder(
+    project: Path, program: Program, file: str
+) -> None:
     subject = Subject.of(program)
     assert (subject.file, subject.root) == (project / file, project)
     at = subject.at(Path("/copy"), {}, {"A": "1"})
@@ -50,7 +52,7 @@ def test_a_workload_gets_the_values_of_its_point(project: Path) -> None:
     assert (reference, json.loads(values)) == ("job.py:run", {**subject.values, "npartitions": 4})
 
 
-def test_a_workload_can_be_swept_on_a_cluster_of_this_machine(project: Path) -> None:
+def test_a_workload_is_proven_by_a_sweep_on_a_cluster_of_this_machine(project: Path) -> None:
     subject = Subject.of_workload(
         "job.py:run", {"workers": 2}, "python", cluster={"kind": "local", "memory_limit_mb": 9}
     )
@@ -64,7 +66,7 @@ def test_a_workload_can_be_swept_on_a_cluster_of_this_machine(project: Path) -> 
         Subject.of_workload("job.py:run", {"workers": 2}, "python", cluster={"kind": "ssh", "hosts": "a b"})
 
 
-def test_settings_are_what_a_finding_advises_and_is_not_there_yet(project: Path) -> None:
+def test_settings_to_prove_are_those_that_the_finding_advises_and_that_are_not_yet_in_use(project: Path) -> None:
     workload = Subject.of_workload("job.py:run", {"workers": 2}, "python")
     advised = found("gil-bound", workers=8, threads_per_worker=1, other=3)
     assert workload.settings(advised, workload.values) == {"workers": 8}
@@ -76,7 +78,9 @@ def test_settings_are_what_a_finding_advises_and_is_not_there_yet(project: Path)
     assert program.at(Path("/copy"), POOLS, {"A": "1"}).environ == {"A": "1", **dict.fromkeys(POOLS, "1")}
 
 
-def test_what_is_elsewhere_or_does_not_fit_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_outside_the_folder_or_with_invalid_values_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for reference in ("futures-map", "json:dumps", "missing.py:run"):
         with pytest.raises(UsageError):
             Subject.of_workload(reference, {"workers": 2}, "python")

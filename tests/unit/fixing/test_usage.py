@@ -20,7 +20,7 @@ PRICED = Prices({"default": 36.0}, "EUR")
         (Usage(2, 0), Usage(2, int(0.9 * NETWORK)), PRICED),  # less than the second that it gains
     ],
 )
-def test_what_costs_no_more_than_it_gains_is_offered(before: Usage, after: Usage, prices: Prices) -> None:
+def test_a_patch_that_costs_no_more_than_it_gains_is_offered(before: Usage, after: Usage, prices: Prices) -> None:
     assert before.dearer(after, 2.0, 1.0, prices) == ""
 
 
@@ -34,6 +34,6 @@ def test_a_patch_that_costs_more_is_not_offered() -> None:
     assert "0.08 instead of 0.04 EUR" in told
 
 
-def test_only_what_differs_is_told() -> None:
+def test_only_resources_whose_use_differs_are_reported() -> None:
     assert Usage(2, 0).words(Usage(2, 0)) == ""
     assert Usage(2, 0).words(Usage(4, 2**20)) == "workers 2 -> 4; transfers 0 B -> 1 MiB"

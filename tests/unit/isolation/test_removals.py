@@ -119,7 +119,7 @@ def test_sleeps_stay_longer_if_short_ones_hide_the_symptom() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_there_are_always_as_many_items_as_threads_if_there_were_at_the_start(threads: int) -> None:
+def test_items_never_shrink_below_the_number_of_threads_if_there_were_enough_at_the_start(threads: int) -> None:
     """One item on seven workers would leave six idle whatever the library does."""
     seen: list[Point] = []
     isolate(

@@ -445,7 +445,7 @@ def test_a_change_that_a_control_shows_too_is_blamed_on_the_machine(night: Night
 
 
 @pytest.mark.thorough
-def test_a_change_with_an_equal_environment_is_blamed_on_the_machine(night: Nights) -> None:
+def test_a_change_without_any_changed_package_is_blamed_on_the_machine(night: Nights) -> None:
     night()
     night.machine = 2.0
     result = night()

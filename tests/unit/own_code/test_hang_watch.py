@@ -66,7 +66,7 @@ def test_a_standstill_counts_as_hang_only_if_it_holds_at_the_last_look(
         ({"processing": 2}, ("my_job.py:7 main", "client.gather", 8.0), 0.0, 0),
     ],
 )
-def test_a_call_of_the_client_that_no_task_explains_is_told_once(
+def test_a_hanging_call_of_the_client_that_no_task_explains_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, left: dict[str, int], waits: Any, moved: float, said: int
 ) -> None:
     told: list[Any] = []

@@ -144,7 +144,7 @@ def test_an_unreadable_record_is_a_problem_and_stays_on_disk(folder: Path) -> No
         ("abc", "123", "222", 0),
     ],
 )
-def test_clusters_made_one_after_another_at_one_line_are_a_fact_of_the_largest(
+def test_clusters_made_in_turn_at_one_line_are_counted_on_the_one_with_the_longest_call(
     folder: Path, lines: str, closed: str, sizes: str, clusters: int
 ) -> None:
     kept = [folder / str(number) for number in (1, 2, 3)]
@@ -196,7 +196,7 @@ def test_records_go_to_a_private_temporary_folder_if_the_state_folder_fails(
     folder.rmdir()
 
 
-def test_last_folder_is_the_newest_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_last_folder_finds_the_newest_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folders = [tmp_path / "scalescope" / "scripts" / name for name in ("20260101-000000-a", "20260102-000000-a")]
     for each in folders:
@@ -206,7 +206,7 @@ def test_last_folder_is_the_newest_record(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 @pytest.mark.parametrize("writes", [True, False])
-def test_the_modules_of_a_scripts_process_are_compiled_once_for_all_runs(
+def test_bytecode_of_our_modules_is_written_for_later_runs_unless_python_forbids_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
 ) -> None:
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))

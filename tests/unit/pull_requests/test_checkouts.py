@@ -50,7 +50,7 @@ def imported(side: Checkout, code: str) -> str:
     return subprocess.run([side.python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_base_is_where_the_head_left_it(repository: Repository) -> None:
+def test_the_base_is_the_commit_where_the_head_branched_off(repository: Repository) -> None:
     base, head = checkouts.commits(str(repository.path), "main", "HEAD")
     assert base == repository.git("rev-parse", "main~1")
     assert head == repository.git("rev-parse", "work")
@@ -61,12 +61,12 @@ def test_each_side_imports_its_own_files_and_the_packages_of_this_python(sides: 
     assert [imported(each, code) for each in sides] == ["1", "0"]
 
 
-def test_a_module_of_the_head_alone_is_new(sides: tuple[Checkout, Checkout]) -> None:
+def test_a_module_that_only_the_head_has_counts_as_new(sides: tuple[Checkout, Checkout]) -> None:
     assert [each.finds("job") for each in sides] == [True, True]
     assert [each.finds("new") for each in sides] == [False, True]
 
 
-def test_nothing_is_left_behind(repository: Repository) -> None:
+def test_checkouts_are_removed_from_the_folder_and_from_git_afterwards(repository: Repository) -> None:
     commits = checkouts.commits(str(repository.path), "main", "HEAD")
     with checkouts.both(str(repository.path), *commits) as (base, _):
         assert base.folder.is_dir()
@@ -83,14 +83,16 @@ def test_a_module_that_comes_from_elsewhere_is_refused(
         sides[0].finds("job")
 
 
-def test_without_a_base_it_is_asked_for(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_base_is_refused_unless_the_ci_names_one(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidField):
         checkouts.commits(str(repository.path), "", "HEAD")
     monkeypatch.setenv("CI_MERGE_REQUEST_DIFF_BASE_SHA", repository.git("rev-parse", "main"))
     assert checkouts.commits(str(repository.path), "", "HEAD")[0] == repository.git("rev-parse", "main~1")
 
 
-def test_a_shallow_clone_is_told_to_fetch_more(repository: Repository, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_refused_as_a_usage_error(repository: Repository, tmp_path: Path) -> None:
     repository.git("clone", "--quiet", "--depth=1", repository.address, str(tmp_path / "shallow"))
     with pytest.raises(UsageError) as caught:
         checkouts.commits(str(tmp_path / "shallow"), "origin/main", "HEAD")
@@ -120,7 +122,7 @@ def test_the_cause_of_a_slowdown_is_placed_at_its_changed_line(
     assert place(why, sides[1].folder, changed, "bench/job.py:run") == ("bench/job.py", line)
 
 
-def test_changed_lines_are_of_the_head(repository: Repository) -> None:
+def test_changed_lines_are_numbered_as_in_the_head(repository: Repository) -> None:
     found = git.changed_lines(str(repository.path), "main~1", "work")
     assert found["bench/job.py"] == [5]
     assert len(found["bench/new.py"]) == len(BASE.splitlines())

@@ -53,7 +53,7 @@ def tell(found: PullRequestAnswer, folder: Path) -> int:
     return main.run(["pull-request", "--comment", str(path)])
 
 
-def test_nothing_is_said_where_nothing_changed(change: Discussions, tmp_path: Path) -> None:
+def test_no_comment_is_made_if_nothing_changed(change: Discussions, tmp_path: Path) -> None:
     assert tell(answer("Nothing changed", changed=False), tmp_path) == 0
     assert not change.comments
 
@@ -71,14 +71,14 @@ def test_one_comment_is_made_then_edited_and_never_repeated(change: Discussions,
     assert len(change.comments) == 101
 
 
-def test_two_questions_have_a_comment_each(change: Discussions, tmp_path: Path) -> None:
+def test_two_questions_get_a_comment_each(change: Discussions, tmp_path: Path) -> None:
     for question in ("abc", "def"):
         tell(answer("Slower", changed=True, question=question), tmp_path)
     assert len(change.comments) == 2
 
 
 @pytest.mark.parametrize("why", ["no token", "token may not write", "token has ended"])
-def test_without_a_token_that_may_write_the_summary_is_all(
+def test_without_a_token_that_may_write_no_comment_is_made_and_the_command_succeeds(
     change: Discussions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     change.may_write = False
@@ -89,13 +89,15 @@ def test_without_a_token_that_may_write_the_summary_is_all(
     assert not change.comments
 
 
-def test_a_failing_api_is_an_error(change: Discussions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_api_fails_the_command(
+    change: Discussions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("CI_API_V4_URL", "http://127.0.0.1:1")
     assert tell(answer("Slower", changed=True), tmp_path) == 3
 
 
-def test_outside_of_a_pull_request_nothing_is_asked(
+def test_outside_of_a_pull_request_the_api_is_not_called(
     change: Discussions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "event.json").write_text('{"ref": "refs/heads/main"}')
@@ -121,6 +123,6 @@ def test_text_of_the_code_cannot_become_markdown() -> None:
     assert "[a](" not in found.to_markdown()
 
 
-def test_a_file_that_is_no_answer_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_answer_of_ours_is_refused(tmp_path: Path) -> None:
     (tmp_path / "answer.json").write_text("[1]")
     assert main.run(["pull-request", "--comment", str(tmp_path / "answer.json")]) == 2

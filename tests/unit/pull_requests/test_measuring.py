@@ -63,12 +63,12 @@ SLOWER = [(1.0, 1.1)] * 10
 WHY = {"a_s": 1.0, "b_s": 1.1, "reason": "0.1 s of 0.1 s more: transfers; environment a → b", "parts": []}
 
 
-def test_nothing_is_told_where_nothing_changed(answer: Any) -> None:
+def test_an_unchanged_workload_gets_no_notice(answer: Any) -> None:
     found = answer(SAME, SAME)
     assert (found.changed, found.notices, found.reasons, found.status) == (False, (), (), ExitStatus.OK)
 
 
-def test_a_size_that_is_slower_has_a_notice(answer: Any) -> None:
+def test_a_slower_size_gets_a_notice_at_its_line_with_the_reason(answer: Any) -> None:
     found = answer(SAME, SLOWER)
     assert (found.changed, found.status) == (True, ExitStatus.FINDING)
     [notice] = found.notices
@@ -78,23 +78,23 @@ def test_a_size_that_is_slower_has_a_notice(answer: Any) -> None:
     assert all("0.1 s of 0.1 s more: transfers." in text for text in (notice.text, reason, found.to_markdown()))
 
 
-def test_faster_is_told_but_no_warning(answer: Any) -> None:
+def test_a_faster_workload_is_reported_as_a_change_without_a_notice(answer: Any) -> None:
     found = answer([(1.1, 1.0)] * 10)
     assert (found.changed, found.notices, found.status) == (True, (), ExitStatus.OK)
 
 
-def test_a_small_difference_is_not_told_however_sure_it_is(answer: Any) -> None:
+def test_a_difference_below_the_limit_is_no_change_however_certain_it_is(answer: Any) -> None:
     pairs = [(1.0, 1.03 + 0.03 * (number % 2)) for number in range(20)]  # 4.5 %, in an interval beyond 5 %
     found = answer(pairs)
     assert (found.changed, found.notices, found.status) == (False, (), ExitStatus.OK)
     assert found.remarks
 
 
-def test_a_head_that_measures_nothing_fails(answer: Any) -> None:
+def test_a_head_without_a_valid_measurement_fails_the_command(answer: Any) -> None:
     assert answer([(1.0, None)] * 3, counts=False).status == ExitStatus.FAILED
 
 
-def test_a_new_workload_is_compared_with_nothing(answer: Any) -> None:
+def test_a_workload_that_the_base_lacks_is_not_compared(answer: Any) -> None:
     found = answer(SLOWER, new=True)
     assert (found.changed, found.status, found.table) == (False, ExitStatus.OK, "")
     assert found.remarks

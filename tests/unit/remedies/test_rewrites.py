@@ -56,13 +56,13 @@ def patched(code: str, name: str, text: str, place: Place | None = None, **chang
         ),
     ],
 )
-def test_equal_calls_of_a_lazy_function_become_one_task(text: str, new: str) -> None:
+def test_a_delayed_function_whose_calls_are_repeated_is_made_pure(text: str, new: str) -> None:
     assert patched("recomputation", "pure_calls", text, Place("s.py", 1, "", "read")) == new
     assert isinstance(tried("recomputation", "pure_calls", text, Place("s.py", 1, "", "other")), NotHere)
 
 
 @pytest.mark.parametrize(("more", "kept"), [("", True), ("\ndef end(c):\n    c.close()", False)])
-def test_a_cluster_that_nothing_closes_is_made_once(more: str, kept: bool) -> None:
+def test_a_function_that_makes_a_cluster_is_cached_if_nothing_closes_the_cluster(more: str, kept: bool) -> None:
     text = "def start():\n    return Client(n_workers=2)" + more
     answer = tried("cluster-in-each-round", "cluster_before_loop:kept", text, Place("s.py", 2, "start"))
     assert isinstance(answer, Patched) is kept
@@ -224,7 +224,7 @@ def changed(name: str, text: str) -> Answer:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_line_is_changed_as_its_author_would_change_it(name: str) -> None:
+def test_each_supported_line_is_rewritten_as_its_author_would_do_it(name: str) -> None:
     answer = changed(name, CHANGES[name][3])
     assert isinstance(answer, Patched), answer
     assert (
@@ -234,7 +234,7 @@ def test_a_line_is_changed_as_its_author_would_change_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
-def test_a_line_that_may_mean_something_else_is_left_alone(name: str) -> None:
+def test_a_line_whose_rewrite_could_change_its_meaning_is_left_alone(name: str) -> None:
     of, old, new = UNCHANGED[name]
     assert old in CHANGES[of][3]
     assert isinstance(changed(of, CHANGES[of][3].replace(old, new)), NotHere)
@@ -250,12 +250,12 @@ def test_a_line_that_may_mean_something_else_is_left_alone(name: str) -> None:
         ([""], ""),
     ],
 )
-def test_what_all_calls_of_a_function_return_is_one_meta(metas: list[str], whole: str) -> None:
+def test_the_meta_of_a_function_is_what_all_its_calls_have_in_common(metas: list[str], whole: str) -> None:
     assert common(metas) == whole
 
 
 @pytest.mark.parametrize(("size", "more"), [(0, ".repartition(npartitions=4)"), (28_000, "")])
-def test_what_is_read_of_files_that_are_never_cut_is_divided_afterwards(size: int, more: str) -> None:
+def test_text_files_without_a_known_block_size_are_repartitioned_after_reading(size: int, more: str) -> None:
     evidence = (Evidence("threads asked for", 4, ""), Evidence(BLOCK, size, ""))
     finding = Finding("too-few-partitions", Severity.HIGH, "", "", evidence)
     answer = dict(rewrites(finding.code))["partitions:smaller"](
@@ -864,14 +864,14 @@ OTHERS = {
 }
 
 
-def test_a_loop_may_stand_in_the_function_that_the_line_calls() -> None:
+def test_a_loop_in_the_function_that_the_line_calls_is_rewritten() -> None:
     text = "def made(big):\n    return [delayed(f)(big, i) for i in range(3)]\n\ndask.compute(*made(table))\n"
     lazy = "    big_once = delayed(big)\n    return [delayed(f)(big_once, i) for i in range(3)]\n"
     assert lazy in patched("large-graph", "delayed_once", text, Place("job.py", 4, "<module>"))
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_a_rewrite_changes_the_text_as_declared(name: str) -> None:
+def test_each_further_rewrite_gives_the_expected_text(name: str) -> None:
     code, rewrite, text, wanted, change = OTHERS[name]
     assert patched(code, rewrite, text + "\n", **change) == wanted + "\n"
 
@@ -1090,7 +1090,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", GIVEN)
-def test_a_number_that_the_caller_gives_is_a_setting(name: str) -> None:
+def test_a_number_that_a_parameter_of_the_function_gives_becomes_a_setting(name: str) -> None:
     code, rewrite, text, wanted = GIVEN[name]
     answer = tried(code, rewrite, text, npartitions=8)
     assert isinstance(answer, Setting)

@@ -39,7 +39,7 @@ def answer(trial: Any, finished: Any) -> Any:
     return make
 
 
-def test_the_answer_names_place_fix_gain_and_what_refutes_it(answer: Any) -> None:
+def test_the_brief_answer_has_the_place_fix_and_gain_and_the_measurement_that_would_refute_it(answer: Any) -> None:
     found = answer(FOUND)
     [finding] = found.findings
     assert (finding.id, finding.place, finding.fix) == ("results-awaited-in-loop", "score.py:14", "use `client.map`")
@@ -85,7 +85,7 @@ def test_a_second_finding_of_one_cause_has_an_id_of_its_own() -> None:
 def test_more_findings_than_fit_are_counted(answer: Any) -> None:
     found = answer(*(replace(FOUND, code=f"code-{n}") for n in range(FINDINGS + 2)))
     assert (len(found.findings), found.left_out) == (FINDINGS, 2)
-    assert "2 more findings" in found.text()
+    assert "Findings left out: 2" in found.text()
 
 
 def test_json_fits_the_schema_of_the_documentation(answer: Any) -> None:
@@ -96,7 +96,7 @@ def test_json_fits_the_schema_of_the_documentation(answer: Any) -> None:
 
 
 @given(st.integers(1, 4), st.integers(0, 20_000), st.integers(0, 20), st.integers(0, 3_000), st.integers(0, 60))
-def test_whatever_is_to_be_said_stays_below_the_limit(
+def test_text_and_json_of_a_brief_answer_stay_below_the_limit_of_characters(
     findings: int, text: int, evidence: int, note: int, rows: int
 ) -> None:
     numbers = tuple(brief.BriefEvidence(f"code.{n}", "w" * (text // 20), n) for n in range(evidence))

@@ -124,7 +124,7 @@ def test_the_charts_of_a_trial_share_one_time_axis(page: str) -> None:
     assert models.count(f'"id": "{named(page)["time"]}"') >= 4
 
 
-def test_every_model_that_the_script_names_is_in_the_page(page: str) -> None:
+def test_every_bokeh_model_that_the_script_looks_up_is_in_the_page(page: str) -> None:
     text = scripts(page)[1]
     of_each = {
         f"{what}-{name}" for what in re.findall(r"named\(`(\w+)-\$", text) for name in data(page)["reading"]["figures"]

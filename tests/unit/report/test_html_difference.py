@@ -15,13 +15,13 @@ from scalescope.report.run_difference import RunDifference
 HOSTILE = "</script><script>stolen()</script><img src=x onerror='stolen()'>{{7*7}}"
 
 
-def test_the_page_of_a_difference_reads_like_this(
+def test_the_text_of_the_difference_page_matches_its_golden_page(
     two_runs: Callable[..., RunDifference], golden: Callable[..., Any]
 ) -> None:
     golden("\n".join(" ".join(words.split()) for words in Page(render_difference(two_runs())).words if words.strip()))
 
 
-def test_bars_lead_from_a_to_b_without_a_gap(two_runs: Callable[..., RunDifference]) -> None:
+def test_bars_of_the_difference_lead_from_run_a_to_run_b_without_a_gap(two_runs: Callable[..., RunDifference]) -> None:
     found = two_runs()
     a, *parts, b = steps(found)
     assert (a.left, b.left) == (0, 0)
@@ -42,7 +42,9 @@ def test_names_from_outside_add_no_element_and_no_script(two_runs: Callable[...,
     assert "{{7*7}}" in "".join(page.words)
 
 
-def test_money_is_divided_without_remainder_where_prices_are_known(two_runs: Callable[..., RunDifference]) -> None:
+def test_the_difference_in_money_is_divided_among_the_parts_if_prices_are_known(
+    two_runs: Callable[..., RunDifference],
+) -> None:
     found = two_runs()
     assert found.table().heads[2] != "EUR"
     priced = replace(found, prices=(1 / 3600, 3 / 3600), currency="EUR")

@@ -54,7 +54,7 @@ def test_workers_without_a_task_have_no_gantt_row_among_many_workers() -> None:
     assert lines.of_attempt.tolist() == [0, 1]
 
 
-def test_a_replaced_thread_shares_a_gantt_row_unless_tasks_overlap() -> None:
+def test_a_thread_and_its_successor_share_a_gantt_row_unless_their_tasks_overlap() -> None:
     one_after_the_other = attempts([(0, 1, 0, 1), (0, 2, 1, 1)], workers=1)
     assert gantt.rows_of(one_after_the_other, np.array([0])).of_attempt.tolist() == [0, 0]
     seceded = attempts([(0, 1, 0, 2), (0, 2, 1, 1)], workers=1)

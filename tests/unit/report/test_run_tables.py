@@ -43,7 +43,7 @@ def test_apportion_gives_the_rest_to_the_largest_remainders():
         (1e-9, "0.000000"),
     ],
 )
-def test_seconds_have_three_significant_digits(value, text):
+def test_seconds_are_shown_with_three_significant_digits_or_as_whole_numbers(value, text):
     assert seconds(value) == text
 
 

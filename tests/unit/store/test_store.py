@@ -131,7 +131,9 @@ class TestSavedRuns:
         assert run.facts == {"user": user(), "packages": packages}
         assert [trial.facts["packages"] for trial in run.trials] == [packages, packages, other]
 
-    def test_a_digest_of_packages_stays_a_plain_fact(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+    def test_a_packages_fact_that_is_only_a_digest_is_stored_unchanged(
+        self, store: Store, sweep: Sweep, make_trial: Make
+    ) -> None:
         saved = store.save(begin(store, sweep), make_trial(facts={"packages": "0123456789ab"}))
         assert store.run().trials == (saved,)
         assert saved.facts == {"packages": "0123456789ab"}

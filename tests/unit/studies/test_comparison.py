@@ -146,7 +146,7 @@ def test_a_side_with_rare_slow_trials_is_seldom_called_the_same() -> None:
     [line] = [answer.line for answer in answers if answer.outlying == 3][:1]
     assert ", 20 pairs, 3 set aside in which B was 5" in line
     assert line.endswith(
-        " Without the odd pairs, A and B would be the same: raise max_pairs to see how often they occur."
+        " Without the odd pairs, A and B would be the same: raise max_pairs to see how often odd pairs occur."
     )
 
 
@@ -248,7 +248,7 @@ def many(equal: int, slower: int) -> list[PairedComparison]:
     ]
 
 
-def test_a_family_shows_differences_and_counts_the_hidden_comparisons(golden: Compare) -> None:
+def test_of_many_comparisons_those_with_a_difference_are_shown_and_the_others_counted(golden: Compare) -> None:
     found = family(many(6, 2))
 
     assert {each.question.name for each in found.members if each.different} == {"w6", "w7"}
@@ -258,9 +258,11 @@ def test_a_family_shows_differences_and_counts_the_hidden_comparisons(golden: Co
     assert (carried["hidden"], carried["counts"]["slower"]) == (6, 2)
 
 
+FAINT = [(1.0, math.exp(value)) for value in (0.02, 0.06, 0.05, 0.01, 0.06, 0.03, 0.08)]
+
+
 def test_a_faint_difference_is_undecided_among_many_comparisons() -> None:
-    values = [0.02, 0.06, 0.05, 0.01, 0.06, 0.03, 0.08]
-    faint = judge(ComparisonQuestion(name="faint"), [(1.0, math.exp(value)) for value in values])
+    faint = judge(ComparisonQuestion(name="faint"), FAINT)
     assert faint.decision is ComparisonDecision.SLOWER
     assert faint.p is not None
     assert 0.005 < faint.p < 0.05
@@ -269,6 +271,16 @@ def test_a_faint_difference_is_undecided_among_many_comparisons() -> None:
     assert alone.members[0].q == pytest.approx(faint.p)
     assert among.members[0].decision is ComparisonDecision.UNDECIDED
     assert among.members[0] in among.hidden
+
+
+def test_a_family_is_corrected_to_the_level_that_its_questions_ask_for() -> None:
+    usual, lenient = (
+        family([judge(ComparisonQuestion(alpha=alpha), FAINT), *many(5, 0)]).members[0] for alpha in (0.05, 0.3)
+    )
+    assert usual.decision is ComparisonDecision.UNDECIDED
+    assert lenient.decision is ComparisonDecision.SLOWER
+    assert usual.q is not None
+    assert 0.05 < usual.q < 0.3
 
 
 def test_comparisons_with_too_few_pairs_do_not_count_in_a_family() -> None:

@@ -102,7 +102,7 @@ def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ra
 
 
 @hypothesis.given(st.floats(0.5, 2.0))
-def test_a_constant_error_of_simulations_becomes_the_correction_factor(
+def test_if_simulations_are_wrong_by_the_same_ratio_at_all_sizes_it_is_the_correction_factor(
     ratio: Callable[..., _Ratio], longer: float
 ) -> None:
     found = ratio({1: [longer], 2: [longer], 4: [longer]})
@@ -110,18 +110,18 @@ def test_a_constant_error_of_simulations_becomes_the_correction_factor(
     assert found.error_at(16) > found.error_at(4) > 0
 
 
-def test_the_correction_factor_of_a_single_size_is_its_ratio(ratio: Callable[..., _Ratio]) -> None:
+def test_with_one_measured_size_the_correction_factor_is_its_ratio(ratio: Callable[..., _Ratio]) -> None:
     assert ratio({4: [1.2]}).factor == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(("repeats", "least", "most"), [((1.2, 1.2), 1.19, 1.21), ((0.9, 1.5), 1.01, 1.1)])
-def test_a_size_measured_with_noise_has_less_weight_in_the_factor(
+def test_a_size_measured_with_noise_has_less_weight_in_the_correction_factor(
     ratio: Callable[..., _Ratio], repeats: tuple[float, float], least: float, most: float
 ) -> None:
     assert least < ratio({1: [1.0, 1.0], 2: [1.0, 1.0], 4: list(repeats)}).factor < most
 
 
-def test_a_size_that_needs_more_memory_than_available_is_a_doubt() -> None:
+def test_a_prediction_names_a_doubt_if_a_size_needs_more_memory_than_there_is() -> None:
     sizes = tuple(PredictedSize(workers, 1.0, 0.9, 1.1, 0.5, held_bytes=8e9 / workers) for workers in (1, 8))
     assert len(Prediction(sizes, (1, 8), 1.0, room_bytes=2e9).doubts) == 1
     assert not Prediction(sizes, (8,), 1.0, room_bytes=2e9).doubts
@@ -129,7 +129,7 @@ def test_a_size_that_needs_more_memory_than_available_is_a_doubt() -> None:
     assert Prediction(sizes, (1, 8), 1.0, not_simulated={"of it is lost": 0.5}).doubts == ("50 % of it is lost",)
 
 
-def test_a_replayed_graph_keeps_only_the_client_wait_before_the_first_tasks() -> None:
+def test_of_the_recorded_client_waits_a_replayed_graph_keeps_only_that_before_its_first_tasks() -> None:
     sent = (Submission(), Submission(-1, 0.1, 0.2), Submission(0, 0.1, 0.2))
     graph = RecordedGraph(("inc",), tuple(RecordedTask(0, 1.0, submission=i) for i in range(3)), sent)
     client = {"time": [8.0], "seconds": [1.5], "waits": [1.0]}
@@ -171,7 +171,9 @@ def part(seconds):
 
 
 @pytest.mark.thorough
-def test_a_prediction_for_more_chunks_divides_the_measured_work_among_more_tasks(store: str, tmp_path: Path) -> None:
+def test_with_more_chunks_the_measured_work_is_predicted_to_be_divided_among_more_tasks(
+    store: str, tmp_path: Path
+) -> None:
     (tmp_path / "chunks.py").write_text(CHUNKS)
     measured = run_sweep(
         {"workload": f"{tmp_path}/chunks.py:run", "axes": {"workers": [2]}, "repeats": 1, "store": store}
@@ -216,7 +218,9 @@ def more_data(store: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("rows", ["4x", pytest.param(80, marks=pytest.mark.thorough)])
-def test_more_data_is_predicted_by_the_work_at_two_sizes_of_it(more_data: str, store: str, rows: object) -> None:
+def test_the_time_for_more_data_is_extrapolated_from_two_measured_sizes_of_the_data(
+    more_data: str, store: str, rows: object
+) -> None:
     asked = {"run": more_data, "workers": "8", "params": {"rows": rows}, "store": store}
     found = Prediction.from_mapping(run_study("prediction", asked).result)
     assert seconds(found)[8] == pytest.approx(80 * 0.2 / 8 + 6.4, rel=0.1)
@@ -225,7 +229,7 @@ def test_more_data_is_predicted_by_the_work_at_two_sizes_of_it(more_data: str, s
     assert not found.assumed
 
 
-def test_growth_of_little_work_is_noise_and_steep_growth_is_not_believed() -> None:
+def test_growth_of_tiny_work_is_taken_as_noise_and_steep_growth_is_limited() -> None:
     def work(**seconds: float) -> dict[str, Any]:
         return {name: SimpleNamespace(tasks=10, work_s=each) for name, each in seconds.items()}
 
@@ -246,12 +250,14 @@ def test_the_interval_is_wider_for_more_data() -> None:
 
 
 @pytest.mark.parametrize("params", [{"row": "4x"}, {"rows": "4x", "cost": "2x"}, {"rows": "many"}, {"rows": "0x"}])
-def test_data_that_cannot_grow_is_refused(more_data: str, store: str, params: dict[str, Any]) -> None:
+def test_more_data_is_refused_for_an_unknown_parameter_two_parameters_or_an_invalid_factor(
+    more_data: str, store: str, params: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidField):
         run_study("prediction", {"run": more_data, "workers": "8", "params": params, "store": store})
 
 
-def test_tasks_that_were_not_measured_are_a_doubt(store: str, tmp_path: Path) -> None:
+def test_tasks_that_were_never_measured_make_the_prediction_of_more_data_an_alarm(store: str, tmp_path: Path) -> None:
     (tmp_path / "more.py").write_text(MORE)
     sweep = {"workload": f"{tmp_path}/more.py:other", "axes": {"workers": [2]}, "repeats": 1, "store": store}
     asked = {"run": run_sweep(sweep).run_id, "workers": "4", "params": {"rows": "4x"}, "store": store}
@@ -337,7 +343,9 @@ def scored(i, model):
 """
 
 
-def test_data_that_one_worker_holds_is_predicted_to_take_its_link(store: str, tmp_path: Path) -> None:
+def test_data_held_by_one_worker_is_predicted_to_be_limited_by_the_link_of_that_worker(
+    store: str, tmp_path: Path
+) -> None:
     (tmp_path / "held.py").write_text(HELD)
     cluster = {"kind": "simulated", "task_cost": "none", "bandwidth": "200Mbit"}
     sweep = {"workload": f"{tmp_path}/held.py:run", "cluster": cluster, "axes": {"workers": [2, 4, 16]}, "repeats": 1}
@@ -420,7 +428,7 @@ def guarded(i):
 
 
 @pytest.mark.parametrize(("name", "text", "waits"), [("actors", ACTORS, False), ("locks", WAITING, True)])
-def test_parts_that_a_prediction_cannot_simulate_are_named(
+def test_parts_of_a_workload_that_a_prediction_cannot_simulate_are_named(
     name: str, text: str, waits: bool, store: str, tmp_path: Path
 ) -> None:
     (tmp_path / "also.py").write_text(ALSO)
@@ -433,7 +441,7 @@ def test_parts_that_a_prediction_cannot_simulate_are_named(
     assert ("waiting-tasks" in limits[4]) is waits
 
 
-def test_the_typical_trial_of_several_draws_is_their_median() -> None:
+def test_of_several_simulated_draws_of_a_size_the_median_trial_is_used() -> None:
     trials = [
         SimpleNamespace(
             counts=True, point=SimpleNamespace(workers=workers), metrics=SimpleNamespace(elapsed_s=elapsed_s)
@@ -467,7 +475,7 @@ def test_the_interval_of_a_prediction_is_wider_if_draws_differ() -> None:
 @pytest.mark.parametrize(
     ("virtual", "spread", "noise"), [(False, None, NOISE), (False, 0.1, 0.1), (True, None, 0.0), (True, 0.1, 0.1)]
 )
-def test_on_a_virtual_clock_a_measurement_differs_by_no_more_than_its_simulations(
+def test_on_a_virtual_clock_the_noise_of_a_measurement_is_only_the_spread_of_its_simulations(
     virtual: bool, spread: float | None, noise: float
 ) -> None:
     alike: Any = [SimpleNamespace(metrics=SimpleNamespace(elapsed_s=5.0))] * 3
@@ -522,7 +530,7 @@ def test_the_prediction_for_a_large_graph_is_shown_before_its_error_is_measured(
         ([("transfer-bound", 3.0), ("uneven-waves", 9.0)], ["uneven-waves"]),
     ],
 )
-def test_limits_that_cost_nearly_as_much_as_the_first_are_named_too(
+def test_limits_that_cost_nearly_as_much_as_the_costliest_are_named_too(
     monkeypatch: pytest.MonkeyPatch, costs: list[tuple[str, float]], named: list[str]
 ) -> None:
     findings = [
@@ -539,7 +547,9 @@ def test_limits_that_cost_nearly_as_much_as_the_first_are_named_too(
     assert [each.code for each in judge._costliest(judge.holding_back(run, None))] == named
 
 
-def test_limits_of_a_prediction_are_corrected_by_the_error_at_a_measured_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predicted_limits_are_corrected_by_how_simulated_limits_differ_from_measured_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     costs = {
         "measured": {"waiting-tasks": 3.0, "transfer-bound": 2.0},
         "the same simulated": {"transfer-bound": 1.0, "tiny-tasks": 4.0},
@@ -616,7 +626,7 @@ def test_a_prediction_uses_one_of_several_settings_and_names_the_others(
         ({"branch": 103, "polish": 2}, {"branch": 110, "polish": 3}, False),
     ],
 )
-def test_numbers_of_tasks_that_the_order_of_their_ends_decides_are_one_graph(
+def test_task_counts_that_differ_only_by_the_order_of_task_ends_count_as_one_graph(
     trial: Callable[..., Trial], few: dict[str, int], many: dict[str, int], by_workers: bool
 ) -> None:
     trials = []
@@ -667,7 +677,7 @@ def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: C
 
 
 @pytest.mark.parametrize("severity", [Severity.MEDIUM, Severity.INFO])
-def test_a_measurement_on_a_busy_host_makes_its_prediction_doubtful(
+def test_a_measurement_on_a_busy_host_makes_its_prediction_an_alarm(
     trial: Callable[..., Trial], severity: Severity
 ) -> None:
     busy = replace(trial(2, 64, 64), findings=(Finding("host-overloaded", severity, "", ""),))
@@ -678,7 +688,9 @@ def test_a_measurement_on_a_busy_host_makes_its_prediction_doubtful(
     assert Prediction.from_mapping(answer.result).busy_host is answer.alarm
 
 
-def test_one_size_does_not_tell_whose_links_results_wait_for(trial: Callable[..., Trial]) -> None:
+def test_with_one_measured_size_the_links_that_limit_fetching_results_are_an_assumption(
+    trial: Callable[..., Trial],
+) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
     again = run_of(trial(2, 64, 64), trial(8, 64, 64))
     elapsed_s = again.trials[-1].metrics.elapsed_s or again.trials[-1].metrics.makespan_s
@@ -692,7 +704,9 @@ def test_one_size_does_not_tell_whose_links_results_wait_for(trial: Callable[...
     assert answer(one, two).assumed == ()
 
 
-def test_a_check_that_could_not_be_simulated_is_not_taken_for_a_single_size(trial: Callable[..., Trial]) -> None:
+def test_if_a_measured_size_cannot_be_simulated_the_prediction_is_marked_as_unchecked(
+    trial: Callable[..., Trial],
+) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), trial(4, 64, 64), axes={"workers": (2, 4)}))
     again, known = run_of(trial(4, 64, 64)), run_of(trial(4, 64, 64, state=TrialState.FAILED, reason="MemoryError"))
     answer = judge.judge(measured, judge.SimulatedSizes({}, again, known=known), (4,), Prices(), {}, 0.0)

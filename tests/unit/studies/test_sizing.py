@@ -75,7 +75,7 @@ def made(workers: int, seconds: float, threads: int = 1, memory_mb: int = 400, *
     return Configuration(workers, threads, memory_mb, seconds, 0.9 * seconds, 1.1 * seconds, hours, **more)
 
 
-def test_a_run_tells_the_fastest_the_cheapest_and_the_smallest_cluster(sized: StudyResult) -> None:
+def test_sizing_a_run_finds_the_fastest_the_chosen_and_the_smallest_cluster_for_a_deadline(sized: StudyResult) -> None:
     found = Sizing.from_mapping(sized.result)
     assert found.best is not None
     assert (found.best.cores, found.best.predicted_s) == (12, pytest.approx(1.0, rel=0.1))
@@ -87,7 +87,7 @@ def test_a_run_tells_the_fastest_the_cheapest_and_the_smallest_cluster(sized: St
     assert {each.threads for each in found.configurations} == {1, 2}
 
 
-def test_the_answer_is_shown_on_all_pages_with_its_code(sized: StudyResult) -> None:
+def test_the_answer_shows_code_for_the_chosen_cluster_in_text_markdown_and_html(sized: StudyResult) -> None:
     assert "LocalCluster(" in sized.code()
     assert "LocalCluster(" in export.to_markdown(sized.study, sized.runs)
     assert "LocalCluster(" in render_study(sized.study, sized.runs)
@@ -112,7 +112,7 @@ def test_the_command_prints_code_alone(store: str, measured: str, capsys: pytest
 
 
 @pytest.mark.thorough
-def test_a_deadline_that_no_cluster_keeps_is_bad_news(store: str, measured: str) -> None:
+def test_a_deadline_that_no_cluster_keeps_is_an_alarm_and_gives_no_code(store: str, measured: str) -> None:
     done = run_study("size", {"run": measured, "cores": 2, "threads": "1", "deadline": "5s", "store": store})
     assert done.alarm
     with pytest.raises(InvalidField):
@@ -120,7 +120,7 @@ def test_a_deadline_that_no_cluster_keeps_is_bad_news(store: str, measured: str)
 
 
 @pytest.mark.thorough
-def test_more_is_measured_with_consent_where_it_pays(store: str) -> None:
+def test_a_measurement_that_would_improve_the_choice_is_made_only_with_consent(store: str) -> None:
     run = run_sweep({**SWEEP, "axes": {"workers": [2]}, "store": store}).run_id
     asked = {"run": run, "cores": 32, "threads": "1", "store": store}
     assert Sizing.from_mapping(run_study("size", asked).result).measurements
@@ -130,7 +130,7 @@ def test_more_is_measured_with_consent_where_it_pays(store: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_workload_is_measured_first(store: str) -> None:
+def test_sizing_a_workload_instead_of_a_run_measures_it_first(store: str) -> None:
     given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "cores": 16, "threads": "1", "store": store}
     found = Sizing.from_mapping(run_study("size", given).result)
     assert found.best is not None
@@ -150,7 +150,7 @@ def test_a_workload_is_measured_first(store: str) -> None:
         (Wanted(64, together=7000 * 2**20), (16, 1)),
     ],
 )
-def test_limits_decide_which_cluster_is_chosen(wanted: Wanted, chosen: tuple[int, int]) -> None:
+def test_deadline_budget_and_memory_decide_which_cluster_is_chosen(wanted: Wanted, chosen: tuple[int, int]) -> None:
     found = choose([made(4, 36.0, memory_mb=200), made(16, 10.0, memory_mb=300), made(32, 6.0)], wanted)
     assert found.chosen is not None
     assert (found.chosen.workers, found.chosen.threads) == chosen
@@ -176,7 +176,7 @@ def test_clusters_that_may_be_the_best_are_simulated_again(spread: float | None,
     assert [each.workers for each in contenders(measured, Wanted(64), draws)] == [16]
 
 
-def test_a_cluster_that_may_keep_the_deadline_is_simulated_again_and_the_next_one_if_the_chosen_one_may_not() -> None:
+def test_clusters_close_to_the_deadline_are_simulated_again_with_the_next_that_surely_keeps_it() -> None:
     found = [made(4, 30.0), made(10, 10.8), made(11, 10.1), made(32, 9.7)]
     draws = {(each.workers, 1): [each.predicted_s * time for time in (0.9, 1.0, 1.1)] for each in found}
     wanted = Wanted(64, deadline_s=11.0)
@@ -196,7 +196,7 @@ def test_close_clusters_are_simulated_until_the_time_is_spent(
     assert draws == dict.fromkeys((1, 2), 3 if limit_s < 0 else 4)
 
 
-def test_a_measured_size_takes_the_time_that_was_measured() -> None:
+def test_the_predicted_time_of_a_measured_size_is_the_measured_time() -> None:
     predicted = PredictedSize(4, 6.0, 5.0, 8.0, 0.9, measured_s=9.0, money=2.0)
     found = configuration(predicted, 1, 0.0, money_factor=1.0, measured=True)
     assert (found.predicted_s, found.low_s, found.high_s, found.money) == (9.0, 7.5, 12.0, 3.0)
@@ -209,7 +209,7 @@ def test_of_equally_fast_clusters_the_one_with_measured_threads_is_best() -> Non
     assert found.best.workers == 16
 
 
-def test_a_measurement_is_named_only_where_it_could_change_the_choice() -> None:
+def test_a_measurement_is_proposed_only_if_it_could_change_the_choice() -> None:
     unmeasured = choose([made(4, 10.0, 4, measured_threads=False), made(16, 20.0)], Wanted(16))
     assert [(each.workers, each.threads) for each in surer(unmeasured, sizes=[2, 4], threads=1)] == [(1, 4)]
     assert not surer(choose([made(16, 20.0)], Wanted(16)), sizes=[2, 4], threads=1)
@@ -219,13 +219,13 @@ def test_a_measurement_is_named_only_where_it_could_change_the_choice() -> None:
 # ------------------------------------------------------------------ memory and interpreter locks
 
 
-def test_memory_grows_with_threads_and_results() -> None:
+def test_the_memory_limit_grows_with_threads_and_results() -> None:
     known = MeasuredMemory(process=100e6, per_thread=200e6)
     assert known.limit(0, 1) < known.limit(0, 4) < known.limit(5e9, 4)
     assert known.limit(6e9, 1, there=0) >= 10e9  # results alone may take 60 % of a limit
 
 
-def test_a_limit_has_room_where_there_is_memory_and_never_less_than_is_needed() -> None:
+def test_a_memory_limit_has_spare_room_if_there_is_memory_and_is_never_below_the_need() -> None:
     known = MeasuredMemory(process=100e6, per_thread=200e6)
     needed = known.limit(5e9, 1, there=0)
     assert 1.2 * needed < known.limit(5e9, 1) <= 1.26 * needed
@@ -234,14 +234,14 @@ def test_a_limit_has_room_where_there_is_memory_and_never_less_than_is_needed() 
     assert MeasuredMemory().limit(0, 1) == 0.0
 
 
-def test_a_run_may_hold_more_than_its_simulations_by_as_much_as_these_differ() -> None:
+def test_held_memory_is_raised_by_the_spread_of_few_simulated_draws() -> None:
     assert _most({1: [5e9, 5e9, 5e9], 2: [2e9], 4: [0.0, 0.0]}) == {1: 5e9, 2: 2e9, 4: 0.0}
     few = _most({1: [5e9, 5e9], 2: [4e9, 6e9]})
     assert few == {1: pytest.approx(7.1e9, rel=0.1), 2: pytest.approx(7.5e9, rel=0.1)}
     assert _most({1: [5e9] * 24, 2: [4e9, 6e9]})[1] < 6e9  # many draws tell their own spread
 
 
-def test_unmeasured_threads_are_an_error_of_their_own() -> None:
+def test_a_number_of_threads_that_was_not_measured_widens_the_interval() -> None:
     size = PredictedSize(4, 10.0, 8.0, 12.5, 0.9)
     sure, unsure = (configuration(size, 2, 0.0, money_factor=1.0, measured=each) for each in (True, False))
     assert (sure.low_s, sure.high_s) == (pytest.approx(8.0), pytest.approx(12.5))
@@ -254,14 +254,14 @@ def test_threads_of_a_simulated_cluster_count_as_measured() -> None:
 
 
 @hypothesis.given(st.floats(0.01, 1.0), st.integers(2, 16))
-def test_tasks_take_longer_the_more_of_them_need_the_interpreter(share: float, threads: int) -> None:
+def test_contention_for_the_interpreter_lock_lengthens_tasks_within_known_bounds(share: float, threads: int) -> None:
     found = contention.longer(share, threads)
     assert max(1.0, share * threads) - 1e-9 <= found <= 1 + share * (threads - 1) + 1e-9
     assert contention.longer(0.0, threads) == 1.0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_a_profile_on_several_threads_tells_the_share_of_one(share: float) -> None:
+def test_the_share_of_time_with_the_interpreter_lock_is_found_from_a_profile_of_several_threads(share: float) -> None:
     seen = 1 - (1 - share) / contention.longer(share, 4)
     assert contention._share_from_profile(seen, 4) == pytest.approx(share, abs=0.02)
 
@@ -276,11 +276,13 @@ def test_a_profile_on_several_threads_tells_the_share_of_one(share: float) -> No
         (("job.py:8 work", "numpy._core._methods._sum", "umr_sum()"), False),
     ],
 )
-def test_the_innermost_function_tells_whether_the_interpreter_is_held(stack: tuple[str, ...], held: bool) -> None:
+def test_whether_a_thread_holds_the_interpreter_lock_is_judged_by_its_innermost_function(
+    stack: tuple[str, ...], held: bool
+) -> None:
     assert contention.holds(Stack(stack, 1)) is held
 
 
-def test_a_narrow_stage_with_large_inputs_gets_workers_of_its_own(
+def test_a_narrow_stage_with_large_inputs_gets_a_group_of_larger_workers(
     records: Callable[..., dict[str, Any]], trial: Callable[..., Trial]
 ) -> None:
     tasks: list[dict[str, Any]] = [
@@ -302,7 +304,7 @@ def test_a_narrow_stage_with_large_inputs_gets_workers_of_its_own(
 # ------------------------------------------------------------------ tasks and time limits
 
 
-def test_the_second_task_of_four_hours_does_not_end_in_a_job_of_five() -> None:
+def test_a_task_that_its_job_ends_too_early_is_named_with_limits_and_sizes_that_fit() -> None:
     found = too_long({"fit": 4 * 3600.0}, "walltime", 5 * 3600.0, 40 * 3600.0)
     assert found is not None
     assert found.lost == pytest.approx(0.2, abs=0.01)
@@ -312,22 +314,26 @@ def test_the_second_task_of_four_hours_does_not_end_in_a_job_of_five() -> None:
 
 
 @pytest.mark.parametrize(("task_h", "limit_h", "whole_h"), [(4, 5, 4.5), (0.1, 5, 40), (4.9, 5, 40)])
-def test_tasks_that_end_in_time_are_not_named(task_h: float, limit_h: float, whole_h: float) -> None:
+def test_tasks_that_end_within_the_time_limit_of_their_job_are_not_named(
+    task_h: float, limit_h: float, whole_h: float
+) -> None:
     assert too_long({"fit": task_h * 3600}, "walltime", limit_h * 3600.0, whole_h * 3600) is None
 
 
-def test_a_task_that_is_longer_than_its_job_never_finishes() -> None:
+def test_all_work_is_lost_if_a_task_is_longer_than_its_job() -> None:
     found = too_long({"fit": 7200.0}, "walltime", 3600.0, 36_000.0)
     assert found is not None
     assert found.lost == 1
     assert found.fitting_s > 7200
 
 
-def test_times_are_written_as_schedulers_read_them() -> None:
+def test_durations_are_written_in_the_format_that_schedulers_read() -> None:
     assert [clock(each) for each in (61.2, 3601, 90_000)] == ["00:01:02", "01:01:00", "25:00:00"]
 
 
-def test_an_earlier_run_tells_that_tasks_outlive_their_jobs(store: str, measured: str) -> None:
+def test_a_walltime_too_short_for_tasks_of_an_earlier_run_is_reported_before_the_sweep(
+    store: str, measured: str
+) -> None:
     sweep = Sweep.from_mapping({**SWEEP, "axes": {"workers": [1]}})
     with Store.open(store) as opened:
         run_sweep({**SWEEP, "params": {"items": 8, "seconds": 100}, "axes": {"workers": [1]}, "store": store})
@@ -370,7 +376,7 @@ if __name__ == "__main__":
 """
 
 
-def test_code_for_one_machine_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_code_generated_for_one_machine_runs_unchanged(tmp_path: Path) -> None:
     chosen = made(1, 10.0, 2)
     codes = [as_code._local(made(2, 10.0)), as_code._client(made(2, 10.0)), as_code._groups(chosen, GROUP)]
     (tmp_path / "run.py").write_text(RUNS)
@@ -382,7 +388,7 @@ def test_code_for_one_machine_runs_as_it_stands(tmp_path: Path) -> None:
     assert groups == [[1, 600, {as_code.RESOURCE: 1}], [2, 300, {}]]
 
 
-def test_code_for_prefect_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_code_generated_for_prefect_runs_unchanged(tmp_path: Path) -> None:
     """The task runner starts its cluster, as it does for a flow."""
     pytest.importorskip("prefect_dask")
     (tmp_path / "flow.py").write_text(as_code._prefect(made(2, 10.0)) + STARTS)
@@ -392,7 +398,7 @@ def test_code_for_prefect_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("group", [None, GROUP])
-def test_code_for_schedulers_names_what_the_record_had(group: SecondGroup | None) -> None:
+def test_code_for_slurm_and_kubernetes_has_the_options_of_the_recorded_cluster(group: SecondGroup | None) -> None:
     spec = SlurmSpec(partition="gpu", account="team", qos="high", prologue=("module load cuda",))
     slurm = as_code._slurm(made(4, 10.0), group, spec, "02:00:00")
     compile(slurm, "slurm.py", "exec")

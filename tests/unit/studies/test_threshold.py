@@ -110,7 +110,7 @@ def test_partitions_of_128_items_are_found_as_a_staircase() -> None:
     assert places(threshold) == [(128 * n, 128 * n + 1) for n in range(1, 8)]
     assert (threshold.shape, threshold.resolved) == (CurveShape.STAIRCASE, True)
     assert threshold.line.endswith("may have been missed)")
-    assert "13 to 15 from 768 to 769 and 1 more (" in threshold.line
+    assert "13 to 15 between 768 and 769 and 1 more (" in threshold.line
 
 
 def test_a_wave_is_recognised_and_its_unresolved_parts_are_named() -> None:
@@ -290,7 +290,7 @@ def test_a_part_of_the_range_without_valid_trials_is_unresolved() -> None:
     threshold = found(broken(reported_beam, lambda items: items > 250), 50, 400)
     assert places(threshold) == [(199, 200)]
     [part] = threshold.unresolved
-    assert (part.high, part.reason) == (400, "no valid trial beyond")
+    assert (part.high, part.reason) == (400, "no valid trial up to the end of the range")
     assert part.low <= 250
 
 

@@ -96,7 +96,7 @@ def test_a_jump_as_small_as_the_noise_is_never_placed_at_a_wrong_value(repeats: 
     assert placed == 0
 
 
-def test_a_weak_jump_is_found_bracketed_or_below_the_visible_size() -> None:
+def test_a_weak_jump_is_found_exactly_or_bracketed_or_is_smaller_than_the_visible_size() -> None:
     question = ThresholdQuestion(50, 400, noisy=True, max_points=20, metric="wall time", axis="items")
     found = [search(question, step(199, 1.15), 0.05, seed) for seed in range(SEARCHES)]
     for threshold in found:

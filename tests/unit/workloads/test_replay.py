@@ -100,7 +100,7 @@ def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
 
 
 def test_outputs_of_a_shuffle_are_moved_to_distinct_workers_after_a_first_run(inproc: Place, tmp_path: Path) -> None:
-    """They run first wherever they are, then each on its own worker."""
+    """Their first run is on any worker; the second one is on a worker of their own."""
     moved = SHUFFLE.tasks[:7]
     outputs = [RecordedTask(3, 0.01, (6,), allowed=1, first_s=0.02)] * 2
     graph = dataclasses.replace(SHUFFLE, tasks=(*moved, *outputs), spread=(3,))
@@ -263,7 +263,7 @@ def test_replay_is_found_by_name_but_is_no_built_in_workload() -> None:
     assert replay.replay not in workloads.builtin()
 
 
-def test_beam_files_has_a_sleeping_stand_in() -> None:
+def test_beam_files_can_be_replaced_by_a_simpler_workload_that_sleeps() -> None:
     (stand_in,) = workloads.load("beam-files").simpler
     files = workloads.load("beam-files").bind({"items": 10, "npartitions": 5})
     params = workloads.load(stand_in.workload).bind(stand_in.params(files, 6.0))

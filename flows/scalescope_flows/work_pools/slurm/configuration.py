@@ -1,4 +1,4 @@
-"""Settings of the Slurm job of a flow run, made by a work pool, a deployment or a single run."""
+"""Settings of the Slurm job of a flow run, given by a work pool, a deployment or a single run."""
 
 from __future__ import annotations
 

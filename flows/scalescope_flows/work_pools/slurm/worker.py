@@ -178,7 +178,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 job = await self.queue.named(job_name(flow_run.id))
                 job_id = job.id if job is not None else flow_run.infrastructure_pid
                 if job_id is None:
-                    gone = "The worker ended before it had submitted the job. Run it again."
+                    gone = "The worker ended before it had submitted the job. Run the flow again."
                     await self._propose_crashed_state(flow_run, gone)
                     return
                 configuration = await self.job_configuration.resolve_for_flow_run(
@@ -193,7 +193,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 logger.info("Worker '%s' watches Slurm job %s from now on", self.name, job_id)
                 await _RunWatch(self, flow_run, job_id, configuration).until_end()
         except (ClusterError, ObjectNotFound, httpx.HTTPError, ValueError) as error:
-            logger.warning("Its Slurm job cannot be watched now, and will be tried again: %s", error)
+            logger.warning("Its Slurm job cannot be watched now; the worker will try again: %s", error)
         finally:
             self._release_limit_slot(flow_run.id)
 

@@ -36,7 +36,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchCl
     cluster.close()
 
 
-def test_jobs_are_submitted_kept_when_still_needed_and_cancelled(
+def test_scaling_submits_jobs_and_keeps_those_still_needed_and_close_cancels_all(
     cluster: BatchCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in (("qsub", QSUB), ("qdel", QDEL)):

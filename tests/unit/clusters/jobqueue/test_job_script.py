@@ -197,7 +197,7 @@ NEVER_RUN = [spec for spec in (*(each[0] for each in OTHERS), HtcondorSpec(memor
 
 
 @pytest.mark.parametrize("spec", NEVER_RUN, ids=lambda spec: spec.kind)
-def test_every_batch_system_has_a_cluster(spec: JobQueueSpec) -> None:
+def test_a_cluster_can_be_built_for_every_batch_system(spec: JobQueueSpec) -> None:
     from scalescope import clusters
 
     built: Any = clusters.build(spec)

@@ -123,7 +123,9 @@ def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_the_states_of_jobs_and_the_reasons_for_waiting_are_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_jobs_and_reasons_for_waiting_are_read_from_the_output_of_each_batch_system(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, command, text, reason = TOLD[kind]
     first, second, third = command.read(text)
     assert [command.category(each.state) for each in (first, second, third)] == ["waiting", "running", "held"]
@@ -176,7 +178,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("kind", STATES)
-def test_each_state_has_one_category_and_unknown_states_are_shown_unchanged(
+def test_each_known_job_state_has_one_category_and_an_unknown_one_is_shown_unchanged(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, states = STATES[kind]

@@ -52,7 +52,7 @@ FULL, IN_ERROR = "all.q@a is full", f"all.q@b is temporarily not available{grid_
         ([FULL, 'exceeds limit "u/////" in rule "r"'], "quota"),
     ],
 )
-def test_the_next_step_follows_the_reasons_of_a_waiting_job(reasons: list[str], step: str) -> None:
+def test_the_next_step_fits_the_reasons_why_a_job_waits(reasons: list[str], step: str) -> None:
     found = grid_engine.next_step(reasons)
     assert step in found
     assert bool(found) is bool(step)

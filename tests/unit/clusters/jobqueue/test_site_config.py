@@ -183,7 +183,7 @@ def test_given_values_override_the_configuration_of_a_site(site: Write) -> None:
         assert word not in text
 
 
-def test_an_impossible_default_of_a_site_is_refused_with_its_file(site: Write) -> None:
+def test_the_error_for_an_impossible_default_of_a_site_names_its_file(site: Write) -> None:
     path = site(CALIFORNIA)
     with pytest.raises(InvalidField) as found:
         cluster_spec({"kind": "slurm", "gpus": 4})

@@ -376,7 +376,7 @@ def test_the_time_in_the_queue_is_summed_over_all_jobs_of_a_point(watch: JobWatc
 # ------------------------------------------------------------------ nodes that power up
 
 
-def test_a_node_that_powers_up_is_mentioned_with_the_job_that_was_lost_before(
+def test_a_node_that_powers_up_is_named_together_with_the_job_that_was_lost_before(
     watch: JobWatch, slurm: Slurm, clock: Clock
 ) -> None:
     slurm.queue, slurm.node_states = [line(1, "CONFIGURING", nodes="c1")], "c1|allocated#|none"
@@ -403,7 +403,9 @@ def test_a_node_that_powers_up_is_mentioned_with_the_job_that_was_lost_before(
     assert "job 1 on c1" in late.value.cause
 
 
-def test_a_reached_limit_of_running_jobs_has_its_own_next_step(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_a_limit_on_running_jobs_gets_the_advice_to_put_more_workers_into_a_job(
+    watch: JobWatch, slurm: Slurm, clock: Clock
+) -> None:
     slurm.queue = [line(1, "RUNNING"), line(2, "PENDING", "QOSMaxJobsPerUserLimit")]
     watch.check(2, 1)
     clock.now += 601
@@ -465,7 +467,7 @@ def test_terms_that_were_not_requested_do_not_count_as_changed(watch: JobWatch, 
 
 
 @pytest.mark.parametrize(("terms", "own"), [("1:00|400M|x|y|1", False), ("1:00:00|400M|x|y|1", True)])
-def test_the_next_step_after_a_time_limit_that_slurm_shortened_is_not_to_raise_it(
+def test_raising_the_time_limit_is_not_advised_if_slurm_shortened_it(
     watch: JobWatch, slurm: Slurm, terms: str, own: bool
 ) -> None:
     slurm.queue = [line(1, "TIMEOUT", "TimeLimit", nodes="n1", terms=terms)]

@@ -149,14 +149,14 @@ def test_a_lasting_obstacle_in_the_namespace_ends_the_run(
     assert "namespace team" in caught.value.where
 
 
-def test_a_used_up_quota_may_pass_and_a_quota_smaller_than_a_pod_may_not() -> None:
+def test_a_used_up_quota_counts_as_passing_and_a_quota_smaller_than_a_pod_as_lasting() -> None:
     assert may_pass(QUOTA.format("pods=1", "pods=3", "pods=3"))
     assert may_pass(QUOTA.format("limits.cpu=500m,memory=1Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
     assert not may_pass(QUOTA.format("limits.cpu=500m,memory=3Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
     assert not may_pass("maximum memory usage per Container is 1Gi")
 
 
-def test_a_webhook_that_does_not_answer_is_no_silence_of_the_server(api: Api, server: Server) -> None:
+def test_a_webhook_that_does_not_answer_is_not_taken_for_a_silent_api_server(api: Api, server: Server) -> None:
     server.refusing, server.objection = (
         500,
         (

@@ -9,7 +9,7 @@ from scalescope.clusters.kubernetes.failures import FAILURES
 OTHERS = ("other-versions", "not-removed")  # categories with a next step that have no row in the table
 
 
-def test_each_next_step_is_taken_by_a_test_or_has_a_reason_not_to_be() -> None:
+def test_each_failure_category_has_a_test_that_follows_its_next_step_or_a_reason_for_none() -> None:
     tried = {step.category for step in STEPS.values()}
     assert not tried & UNTRIED.keys()
     assert tried | UNTRIED.keys() == {*(row.category for row in FAILURES if row.next_step), *OTHERS}

@@ -113,7 +113,7 @@ def test_a_running_pod_has_no_problem() -> None:
         (pod(**SILENT), Outlook.UNLIKELY, "node-lost"),
     ],
 )
-def test_a_pod_that_does_not_run_gets_its_category_and_outlook(
+def test_a_pod_that_does_not_run_gets_its_category_and_the_chance_that_waiting_helps(
     found: dict[str, Any], outlook: Outlook, category: str
 ) -> None:
     problem = problem_of_pod(found)
@@ -197,7 +197,7 @@ def test_a_starting_pod_is_explained_by_its_last_warning_unless_its_status_will_
     assert with_events(starting, [told, failed]) == starting
 
 
-def test_an_image_that_does_not_come_is_explained_by_the_pull_secret_that_is_not_there() -> None:
+def test_a_denied_image_is_explained_by_a_missing_pull_secret() -> None:
     denied = PodProblem("ErrImagePull", "401 Unauthorized", "p")
     events = [{"type": "Warning", "reason": "FailedToRetrieveImagePullSecret", "message": "Unable (nothing)"}]
     found = with_events(denied, [*events, {"type": "Warning", "reason": "Failed", "message": "m"}])
@@ -206,7 +206,7 @@ def test_an_image_that_does_not_come_is_explained_by_the_pull_secret_that_is_not
     assert with_events(denied, []) == denied
 
 
-def test_an_eviction_that_was_cancelled_took_no_pod_away() -> None:
+def test_a_cancelled_eviction_is_not_given_as_the_reason_why_a_pod_is_gone() -> None:
     """The taint manager says this when somebody else deletes a pod that it watched."""
     gone = PodProblem("Deleted", "the pod is being deleted", "p")
     event = {"reason": "TaintManagerEviction", "message": "Cancelling deletion of Pod team/p"}

@@ -120,7 +120,7 @@ def test_running_pods_are_waited_for_until_dask_knows_them(kube: Kube) -> None:
     assert caught.category == "no-connection"
 
 
-def test_other_pods_and_ending_pods_do_not_count(kube: Kube) -> None:
+def test_scheduler_pods_and_ending_pods_do_not_count_as_workers(kube: Kube) -> None:
     scheduler, ending = pod("s"), pod("e")
     scheduler["metadata"]["labels"] = {COMPONENT: "scheduler"}
     ending["metadata"]["deletionTimestamp"] = "now"

@@ -96,7 +96,7 @@ def test_shares_stay_max_min_fair_when_flows_come_and_go(changes: list[list[tupl
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=20), st.randoms())
-def test_the_order_in_which_flows_came_does_not_matter(pairs: list[tuple[int, int]], random: Any) -> None:
+def test_shares_do_not_depend_on_the_order_in_which_flows_came(pairs: list[tuple[int, int]], random: Any) -> None:
     first, second = Network(), Network()
     first.add(*pairs)
     first.settled()
@@ -107,7 +107,7 @@ def test_the_order_in_which_flows_came_does_not_matter(pairs: list[tuple[int, in
     assert sorted(first.settled()) == pytest.approx(sorted(second.settled()))
 
 
-def test_a_cancelled_transfer_leaves_its_links() -> None:
+def test_a_cancelled_transfer_frees_its_links() -> None:
     async def main() -> list[int]:
         links = Links(1e6, 0.0, 0.0)
         transfer = asyncio.create_task(links.transfer("a", "b", 100_000_000))

@@ -109,7 +109,7 @@ def test_zero_length_tasks_return_their_results_and_take_no_time(results: dict[s
     assert found["elapsed"] == pytest.approx(3.0, abs=0.2)
 
 
-def test_computing_on_the_client_is_charged(results: dict[str, Any]) -> None:
+def test_computing_on_the_client_takes_virtual_time(results: dict[str, Any]) -> None:
     assert 1.19 <= results["client_computing_is_charged"]["elapsed"] <= 1.5
 
 
@@ -149,7 +149,7 @@ def test_processes_started_by_tasks_take_their_real_time(results: dict[str, Any]
     assert 1.0 <= results["outside_process"]["elapsed"] < 5.0
 
 
-def test_a_task_that_blocks_outside_the_virtual_clock_is_counted(results: dict[str, Any]) -> None:
+def test_tasks_that_block_outside_the_virtual_clock_are_counted(results: dict[str, Any]) -> None:
     assert results["contended_lock"]["blocked_outside_clock"] >= 1
     assert results["sleeps"]["blocked_outside_clock"] == 0
 
@@ -181,7 +181,7 @@ def test_workers_pass_results_to_each_other_without_connections(results: dict[st
     assert found["connections"] == 0
 
 
-def test_long_virtual_times_take_less_real_time(results: dict[str, Any]) -> None:
+def test_a_long_wait_in_virtual_time_takes_less_real_time(results: dict[str, Any]) -> None:
     assert results["worker_ttl"]["real"] < 400
 
 

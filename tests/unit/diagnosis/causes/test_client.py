@@ -54,7 +54,7 @@ BUSY = {
 
 
 @pytest.mark.parametrize("case", BUSY)
-def test_a_client_that_works_while_no_task_is_known_is_found_busy_at_its_main_line(case, golden):
+def test_a_client_that_works_while_no_task_is_known_is_found_busy_at_the_line_that_takes_longest(case, golden):
     rows, begin, seconds = BUSY[case]
     finding = golden(find(watched(rounds(1), *rows, begin=begin))["client-busy"])
     assert finding.lost_s == pytest.approx(8 * seconds)
@@ -90,7 +90,7 @@ def test_a_scheduler_of_dask_in_the_client_is_found_beside_an_idle_cluster(secon
 
 
 @pytest.mark.parametrize("what", [LOCAL, JOBLIB, "client.run"])
-def test_what_computes_past_the_cluster_is_the_reason_why_nothing_was_measured(what, golden):
+def test_computing_beside_the_cluster_is_named_as_the_reason_why_no_task_was_measured(what, golden):
     trial = replace(
         Cluster(2).observe([]).trial, real_s=5.0, facts={"ran": "script"}, reason="no task ran on the cluster"
     )
@@ -103,26 +103,26 @@ def test_what_computes_past_the_cluster_is_the_reason_why_nothing_was_measured(w
     assert [each.code for each in judged.findings] == ["local-scheduler"]
 
 
-def test_time_in_prefects_engine_around_the_flow_is_no_unknown_cause():
+def test_time_of_prefects_engine_around_a_flow_is_found_as_client_busy_for_information_only():
     observed = watched(rounds(1), (2.0, GATHER), (2.0, ("my_job.py:39 <module>", FLOW, 0)))
     trial = replace(observed.trial, findings=tuple(find(observed).values()))
     judged = diagnose(Sweep("s.py", points=({"workers": 8},)), [trial])
     assert [(each.code, each.severity) for each in judged.findings] == [("client-busy", Severity.INFO)]
 
 
-def test_a_client_that_searches_arguments_for_objects_of_dask_wraps_them_once(golden):
+def test_a_client_that_searches_arguments_for_dask_objects_is_advised_to_wrap_them_once(golden):
     golden(find(watched(rounds(pause=4.0), *in_rounds(4.0, ("my_job.py:9 main", TRAVERSED, 0))))["client-busy"])
 
 
 @pytest.mark.parametrize(("packed_s", "nbytes"), [(0.05, 2**20), (2.0, 2**20), (2.0, 64)])
-def test_many_results_that_are_packed_item_by_item_are_returned_as_arrays(packed_s, nbytes, golden):
+def test_for_many_results_packed_item_by_item_the_advice_is_to_return_arrays(packed_s, nbytes, golden):
     observed = watched(rounds(1, nbytes=nbytes), (2.0, GATHER), (4.0, GATHER))
     packed = with_tables(observed, fine=[("get-data", "", "serialize", "seconds", packed_s)])
     golden(only(find(packed), "client-waits"))
 
 
 @pytest.mark.parametrize("what", ["client.scatter", "da.from_array"])
-def test_a_client_that_hashes_data_gives_it_a_random_name(what, golden):
+def test_a_client_that_hashes_data_is_advised_to_name_it_randomly(what, golden):
     at = ("my_job.py:9 main", HASHED + what, int(what == "client.scatter"))
     golden(*find(watched(rounds(1), (4.0, at), (1.0, GATHER))).values())
 
@@ -152,7 +152,7 @@ def test_no_gain_is_promised_for_a_call_that_runs_no_task(call, promised):
     assert (finding.gain is not None) == promised
 
 
-def test_threads_that_are_away_for_a_restart_are_charged_to_it(golden):
+def test_time_without_workers_during_a_restart_is_charged_to_the_restart(golden):
     """Workers leave with the restart, and others come 4 s after it."""
     later = dict.fromkeys((2, 3), 6.5)
     run = Cluster(4, asked=2, joined=later, left={0: 2.5, 1: 2.5}).run([Task(2.0)] * 2)
@@ -230,7 +230,7 @@ def test_time_in_which_a_large_graph_is_sent_is_found_as_large_graph(golden):
     golden(finding)
 
 
-def test_without_samples_of_the_client_its_line_is_unknown(golden):
+def test_without_samples_of_the_client_the_finding_has_no_line_and_less_confidence(golden):
     assert golden(find(rounds(pause=4.0))["client-busy"]).confidence < 0.7
 
 
@@ -254,7 +254,7 @@ SUBMIT = ("my_job.py:12 main", "client.submit", 0)
         (2_000_000, SLEEP, "slow-submission"),
     ],
 )
-def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(nbytes, doing, said, golden):
+def test_a_loop_that_packs_data_for_each_call_gets_its_cause_by_the_bytes_of_a_graph(nbytes, doing, said, golden):
     tasks = [Task(0.1, "func", graph=i) for i in range(20)]
     sent = Cluster(4).run(tasks, [Graph(at=0.5 * i, nbytes=nbytes) for i in range(20)])
     findings = find(watched(sent, (10.0, doing)))
@@ -281,7 +281,7 @@ def test_a_loop_limited_by_bandwidth_is_found_as_large_graph():
         (2_000, 60, "client-busy"),
     ],
 )
-def test_packing_before_the_first_graph_is_classified_by_bytes_and_graphs(nbytes, graphs, said):
+def test_packing_before_the_first_graph_gets_its_cause_by_bytes_and_number_of_graphs(nbytes, graphs, said):
     tasks = [Task(0.5, "func", graph=i % graphs) for i in range(60)]
     sent = Cluster(4).run(tasks, [Graph(at=0.001 * i, nbytes=nbytes) for i in range(graphs)])
     findings = find(watched(sent, (5.0, SUBMIT), (8.0, GATHER), begin=-5.0))
@@ -337,7 +337,7 @@ def test_one_actor_that_does_all_the_work_is_found_as_client_waits(golden):
     golden(only(find(observed), "client-waits"))
 
 
-def test_making_actors_between_their_calls_is_not_slow_submission(golden):
+def test_making_actors_between_their_calls_is_not_found_as_slow_submission(golden):
     message = {"worker": "tcp://10.0.0.0:4000", "end": EPOCH + 0.7, "seconds": 0.5, "methods": {"M.fit": [1, 0.5]}}
     tasks = [Task(0.01, "M"), Task(0.01, "M", graph=1), Task(0.01, "sqrt", graph=2)]
     observed = Cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [Graph(), Graph(at=0.1), Graph(at=0.75)])

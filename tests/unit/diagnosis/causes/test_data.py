@@ -48,7 +48,7 @@ def test_tasks_that_wait_for_transfers_are_found_as_transfer_bound(workers, thre
     [(1, {}, {"workers": 1, "threads_per_worker": 4}), (2, {}, {}), (1, {"cluster": {"clock": "virtual"}}, {})],
     ids=["one host", "two hosts", "simulated"],
 )
-def test_one_process_with_all_threads_is_advised_where_one_host_has_them(hosts, facts, change):
+def test_one_worker_with_all_threads_is_proposed_only_if_all_workers_are_on_one_real_host(hosts, facts, change):
     tasks = [Task(0.6, "reduce", transfer=0.4, nbytes=10**7)] * 16
     seen = Cluster(4, hosts=hosts).run(tasks, facts=facts)
     metrics = replace(seen.trial.metrics, elapsed_s=4.0)
@@ -121,11 +121,11 @@ def test_tasks_that_carry_large_calls_are_found_as_serialisation_bound(workers, 
         pytest.param(0.002, 1.0, 40, 5_000_000, id="a large graph that is handed out fast"),
     ],
 )
-def test_light_or_quickly_started_tasks_are_not_serialisation_bound(gap_s, seconds, count, nbytes):
+def test_light_or_quickly_started_tasks_are_not_found_as_serialisation_bound(gap_s, seconds, count, nbytes):
     assert not found(Cluster(4, gap_s=gap_s).run([Task(seconds)] * count, [Graph(nbytes=nbytes)]))
 
 
-def test_random_states_of_many_calls_are_not_what_tasks_wait_for():
+def test_random_states_of_calls_are_not_found_as_serialisation_bound():
     run = Cluster(4, gap_s=0.3).run([Task(0.05, "mean_chunk")] * 2_000, [Graph(nbytes=1_200_000)])
     part = LargePart(1_200_000, "random_sample", "argument `state_data`", "numpy.ndarray (624)", 500_000, 200, "")
     assert "serialisation-bound" not in found(
@@ -146,7 +146,7 @@ def test_data_that_all_calls_share_counts_once_for_each_task(shared, heavy):
 
 
 @pytest.mark.parametrize(("again", "predicted_s"), [(False, 4.0), (True, 1.0)])
-def test_no_gain_is_promised_below_what_sending_the_data_once_needs(again, predicted_s):
+def test_the_predicted_time_includes_sending_each_object_once(again, predicted_s):
     run = Cluster(4, gap_s=1.0).run([Task(0.1, "unpack")] * 40, [Graph(nbytes=100_000_000)] * 4)
     parts = [
         LargePart(100_000_000, "unpack", "argument `table`", "dict", 100_000_000, 1, "", again and i > 0)
@@ -168,14 +168,14 @@ def test_slow_starts_of_first_tasks_are_found_unless_later_ones_are_slow_too(fir
     golden(*findings.values())
 
 
-def test_first_tasks_delayed_by_a_stalled_scheduler_are_not_serialisation_bound():
+def test_first_tasks_delayed_by_a_stalled_scheduler_are_not_found_as_serialisation_bound():
     run = Cluster(4).run([Task(4.0 if i < 4 else 1.0) for i in range(40)])
     run = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (3.0 if row < 4 else 0.0))
     lag = {"process": ["scheduler"], "time": array("d", [EPOCH + 3.0]), "seconds": array("d", [2.9])}
     assert "serialisation-bound" not in found(observed(run.trial, {**run.tables, "lag": lag}))
 
 
-def test_waiting_for_a_free_thread_is_not_serialisation_bound():
+def test_waiting_for_a_free_thread_is_not_found_as_serialisation_bound():
     """All tasks were assigned at once; each starts when the one before ends."""
     run = Cluster(2).run([Task(1.0)] * 20, [Graph(nbytes=5_000_000)])
     assert not found(changed(run, assigned=EPOCH + 1e-9))
@@ -218,7 +218,7 @@ def test_paused_workers_are_found_as_memory_paused(workers):
 
 
 @pytest.mark.parametrize("managed", [50_000_000, 900_000_000], ids=["Dask knows of little", "Dask knows of most"])
-def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(managed, golden):
+def test_the_remedy_for_paused_workers_depends_on_whether_dask_knows_of_the_memory(managed, golden):
     run = Cluster(1, events=paused(0, 1.0, 5.0)).run([Task(1.0)] * 4)
     times = [1.0, 6.0, 7.0, 8.0]
     rows = [
@@ -246,7 +246,7 @@ def test_a_short_pause_or_a_pause_without_waiting_tasks_is_healthy():
 
 
 @pytest.mark.parametrize("call", ["ddf.set_index", "ddf.mean"])
-def test_data_that_an_index_reads_to_find_its_divisions_is_given_them(call, golden):
+def test_for_data_read_twice_because_of_set_index_the_advice_is_to_give_divisions(call, golden):
     run = Cluster(4).run([Task(1.0, "load", graph=i // 12) for i in range(24)], in_turn(2, 0.0))
     run = changed(run, key=lambda row: f"load-{row % 12:032x}")
     golden(
@@ -270,7 +270,7 @@ def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(workers
 
 
 @pytest.mark.parametrize(("calls", "graphs"), [(1, 1), (8, 1), (8, 4)])
-def test_equal_calls_with_random_keys_are_recomputation_if_several_differ(calls, graphs, golden):
+def test_equal_calls_with_random_keys_are_found_as_recomputation_only_if_several_calls_repeat(calls, graphs, golden):
     """One call that is made again and again may be a simulation."""
     told = {"prefix": "read", "step": "m.read", "first": "read", "tasks": 24, "seconds": 24.0, "calls": calls}
     tasks = [Task(1.0, "read", graph=i * graphs // 32) for i in range(32)]
@@ -326,7 +326,9 @@ def test_a_few_recomputed_tasks_and_retries_that_succeed_are_healthy():
         pytest.param("….compute", 1, "recomputation", id="another call"),
     ],
 )
-def test_a_partition_computed_for_its_columns_is_no_recomputation(call, graph, code, golden):
+def test_a_partition_computed_only_to_learn_its_columns_is_found_as_meta_computed_and_not_recomputation(
+    call, graph, code, golden
+):
     """Two of eight tasks of 2 s run alone on four threads, and again with the others."""
     tasks = [Task(2.0, "load", graph=int(i > 1)) for i in range(10)]
     run = Cluster(4).run(tasks, in_turn(2, 0.0))

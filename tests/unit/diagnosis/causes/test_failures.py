@@ -158,7 +158,7 @@ def test_worker_deaths_that_cost_nothing_are_only_information(doing, golden_once
         ([], {}),  # nobody knows what the client did
     ],
 )
-def test_worker_deaths_before_all_results_are_there_limit_trust(doing, given):
+def test_worker_deaths_before_all_results_have_arrived_limit_the_trust_in_the_trial(doing, given):
     finding = find(ended_early(*doing, **given))["worker-died"]
     assert finding.severity is not Severity.INFO
     assert finding.limits_trust
@@ -214,7 +214,7 @@ def test_a_worker_killing_task_is_reported_with_how_the_processes_ended(golden, 
 
 
 @pytest.mark.parametrize(("mebibytes", "said"), [(40, True), (2, False)])
-def test_inputs_that_fill_the_worker_of_a_task_are_told_with_the_memory_that_they_need(golden_once, mebibytes, said):
+def test_a_task_whose_inputs_fill_its_worker_gets_the_memory_limit_that_it_needs(golden_once, mebibytes, said):
     story = worker_killing(4, 11, code=-15)
     story.events += [(1.0, OVER_MEMORY, {"worker": each, "pid": 1, "rss": 1}) for each in story.dead()]
     seen = story.observation()
@@ -253,7 +253,7 @@ def test_two_worker_killing_tasks_are_both_named(golden):
     golden(find(story.observation())["worker-killing-task"])
 
 
-def test_tasks_that_always_die_together_are_accused_with_lower_confidence(golden):
+def test_tasks_that_die_together_each_time_are_suspected_with_lower_confidence(golden):
     """Four threads take the same four tasks each time."""
     story = Story(2, threads=4)
     story.finished("work-9", 0, 0.0)
@@ -263,7 +263,7 @@ def test_tasks_that_always_die_together_are_accused_with_lower_confidence(golden
 
 
 @pytest.mark.parametrize("since", [0.05, 1.02, 9.0])
-def test_of_two_suspected_tasks_the_one_that_was_running_is_named(since, golden):
+def test_of_two_suspected_tasks_the_one_that_was_still_running_is_named(since, golden):
     """A second after the last result `work-5` may have finished unreported; earlier or much later it still ran."""
     story = Story(4)
     for worker in range(4):
@@ -314,8 +314,8 @@ def test_a_worker_killed_by_a_planned_fault_is_named_as_such(golden):
 
 
 @pytest.mark.parametrize(("before", "mebibytes"), [(8, 500), (2, 500), (8, 130)])
-def test_what_tasks_leave_in_the_processes_of_dead_workers_is_told(before, mebibytes, golden):
-    """Not if the process ended early, or took little besides its results."""
+def test_memory_that_tasks_left_in_a_dead_worker_is_named_in_the_remedy(before, mebibytes, golden):
+    """Not if the process ended early, or held little besides its results."""
     story = Story(4)
     for worker in range(2):
         for item in range(before):
@@ -384,7 +384,7 @@ def test_a_worker_that_left_without_exit_code_is_reported_with_the_known_reason(
     assert golden(find(story.observation(**trial))["worker-died"]).confidence < 0.9
 
 
-def test_an_exit_code_is_matched_to_a_worker_that_its_nanny_did_not_know():
+def test_an_exit_code_that_a_nanny_reports_for_its_previous_worker_goes_to_the_one_that_died():
     """The worker died before it told its nanny its address, so the nanny names the worker before it."""
     story = Story(1)
     for item in range(10):
@@ -413,7 +413,7 @@ def asked_to_leave(story: Story, worker: int, when: float, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["expected", "retired", "closing"])
 @pytest.mark.parametrize("workers", [2, 10, 50])
-def test_workers_that_left_by_request_are_missing_not_dead(workers, how, golden):
+def test_workers_that_left_by_request_are_found_as_missing_and_not_as_died(workers, how, golden):
     story = Story(workers)
     for item in range(workers * 10):
         worker = item % workers
@@ -487,7 +487,7 @@ def test_a_driver_that_got_too_few_workers_is_found_as_workers_missing(golden):
 # ------------------------------------------------------------------ healthy
 
 
-def test_finished_tasks_a_failed_workload_or_missing_records_are_not_worker_deaths():
+def test_without_dead_workers_there_is_no_finding_of_worker_deaths():
     for workers, threads in ((1, 1), (4, 2), (50, 1)):
         story = Story(workers, threads)
         for item in range(workers * threads * 4):

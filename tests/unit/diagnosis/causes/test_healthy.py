@@ -47,7 +47,7 @@ def test_a_reduction_tree_in_one_graph_is_healthy(workers):
 
 
 @pytest.mark.parametrize(("workers", "partitions"), [(300, 3), (40, 5), (10, 2)])
-def test_too_few_partitions_are_left_to_the_verdict(workers, partitions):
+def test_too_few_partitions_are_no_finding_of_a_trial_since_the_verdict_judges_them(workers, partitions):
     tasks = [
         Task(128.0, f"stage-{stage}", (i - partitions,) if stage else ())
         for stage in range(3)
@@ -56,7 +56,7 @@ def test_too_few_partitions_are_left_to_the_verdict(workers, partitions):
     assert not find(Cluster(workers).run(tasks))
 
 
-def test_a_chain_of_tasks_is_left_to_the_verdict():
+def test_a_chain_of_tasks_is_no_finding_of_a_trial_since_the_verdict_judges_it():
     assert not find(Cluster(10).run([Task(1.0, needs=(i - 1,) if i else ()) for i in range(100)]))
 
 

@@ -81,13 +81,13 @@ def test_a_lock_is_named_by_its_call(call, golden):
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
 
 
-def test_without_the_lock_all_tasks_would_take_as_long_as_the_one_that_never_waited():
+def test_the_time_without_a_lock_is_predicted_from_the_task_that_never_waited():
     run = ran({LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
     gain = found(run)["lock-bound"].gain
     assert gain.predicted_s == pytest.approx(gain.now_s * 0.25, rel=0.1)
 
 
-def test_no_gain_is_promised_where_a_database_serves_one_writer():
+def test_no_gain_is_predicted_where_a_database_serves_one_writer_at_a_time():
     assert found(staggered("job.py:7 load;database.execute()", apart=1.0))["lock-bound"].gain is None
     threads = ran({"job.py:7 load;database.execute()": 1.0}, first_s=0.95)
     finding = only(found(threads), "undersubscribed-threads")
@@ -95,7 +95,7 @@ def test_no_gain_is_promised_where_a_database_serves_one_writer():
     assert finding.gain is None
 
 
-def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores():
+def test_time_lost_to_a_lock_never_exceeds_the_time_that_tasks_were_off_the_cores():
     run = ran({LOCK: 1.0}, cpu=0.6)
     assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
 
@@ -150,7 +150,7 @@ ITERATES = "job.py:7 load;pandas.core.frame.iterrows;pandas.core.series.__init__
         pytest.param({"job.py:7 load;pandas.core.groupby.groupby.apply;job.py:3 price": 1.0}, 0, id="groups"),
     ],
 )
-def test_objects_of_rows_count_as_overhead_where_the_function_of_a_row_is_short(stacks, share, golden):
+def test_row_wise_pandas_calls_are_found_as_overhead_if_little_work_is_done_per_row(stacks, share, golden):
     run = ran(stacks, cpu=0.98)
     findings = found(run)
     assert list(findings) == (["task-overhead"] if share else [])
@@ -226,7 +226,7 @@ def test_more_threads_are_advised_the_more_tasks_sleep_or_wait_for_io(stacks, cp
     assert finding.gain.change == {"threads_per_worker": threads}
 
 
-def test_programs_started_by_tasks_get_no_advice_if_the_host_load_is_unknown():
+def test_tasks_that_start_programs_have_no_finding_if_the_host_load_is_unknown():
     assert found(ran({PROGRAM: 1.0})) == {}
 
 
@@ -272,7 +272,7 @@ def test_tasks_that_wait_for_a_blocked_event_loop_are_not_called_too_small(block
 
 
 @pytest.mark.parametrize(("stack", "threads"), [(BLOCKS, 1), ("event-loop;job.py:7 load", 4)])
-def test_coroutines_with_one_thread_or_that_compute_predict_no_gain(stack, threads, golden):
+def test_no_gain_is_predicted_for_blocking_coroutines_that_compute_or_have_a_single_thread(stack, threads, golden):
     finding = golden(only(on_loops(stack, 0.95, threads=threads), "event-loop-blocked"))
     assert finding.gain is None
     assert threads > 1 or (finding.severity, finding.lost_s) == (Severity.LOW, 0.0)

@@ -82,14 +82,14 @@ def clocks(observation, *, computing, for_core, stack="job.py:9 parse"):
     return observed(observation.trial, {**observation.tables, **told, "workers": workers})
 
 
-def test_running_tasks_are_averaged_between_two_samples():
+def test_the_number_of_running_tasks_is_averaged_over_each_interval_between_samples():
     run = Cluster(2, 2).run([Task(1.0), Task(2.0), Task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
     found = host_cpu.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
     assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
 
 
-def test_cpu_samples_follow_the_clock_of_each_worker():
+def test_cpu_samples_are_assigned_to_their_workers_with_interval_and_running_tasks():
     run = on(full(2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
     samples = host_cpu.samples(run)
     assert set(samples.worker) == {0, 1}
@@ -112,7 +112,7 @@ def test_cpu_samples_follow_the_clock_of_each_worker():
         pytest.param(0.02, 0.03, "job.py:9 parse", False, id="they wait in a call that is not known"),
     ],
 )
-def test_threads_that_take_turns_are_gil_bound_on_a_full_host_too(computing, for_core, stack, is_locked):
+def test_threads_that_take_turns_are_found_as_gil_bound_on_a_full_host_too(computing, for_core, stack, is_locked):
     run = on(full(1, 4, gap_s=KEPT_S), load(2, ours=0.2, others=0.78))
     assert ("gil-bound" in found(clocks(run, computing=computing, for_core=for_core, stack=stack))) == is_locked
 
@@ -129,7 +129,7 @@ def test_threads_that_share_one_core_per_worker_are_found_as_gil_bound(workers, 
     assert finding.lost_s == pytest.approx((threads - 1) * workers * run.attempts.makespan, rel=0.2)
 
 
-def test_gil_bound_workers_are_found_among_others(golden):
+def test_gil_bound_workers_are_found_beside_workers_that_are_not(golden):
     run = full(4, 4, gap_s=KEPT_S)
     golden(found(on(run, load(32), cpu=lambda worker, _: 1.0 if worker < 2 else 3.9))["gil-bound"])
 
@@ -142,7 +142,7 @@ def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cpu, is
     golden(*findings.values())
 
 
-def test_the_host_of_workers_in_the_process_of_the_client_is_known_by_any_name():
+def test_the_host_load_counts_for_in_process_workers_whatever_host_name_they_report():
     run = within_one_process(on(full(4, 1, gap_s=KEPT_S), load(2, others=0.68), cpu=1.0, workers=1))
     renamed = {**run.tables["workers"], "host": ["10.0.0.9"] * 4}
     findings = found(observed(run.trial, {**run.tables, "workers": renamed}))
@@ -184,13 +184,13 @@ UNLOCKED = {
 
 
 @pytest.mark.parametrize("case", UNLOCKED)
-def test_threads_that_do_not_wait_for_the_lock_are_not_gil_bound(case):
+def test_threads_that_do_not_wait_for_the_lock_are_not_found_as_gil_bound(case):
     workers, threads, host, samples, more = UNLOCKED[case]
     assert "gil-bound" not in found(on(full(workers, threads, **more), host, **samples))
 
 
 @pytest.mark.parametrize(("late", "is_locked"), [([1, 7], True), ([1, 1, 1, 7], False)])
-def test_two_threads_are_gil_bound_only_if_half_of_their_tasks_start_late(monkeypatch, late, is_locked):
+def test_two_threads_are_found_as_gil_bound_only_if_half_of_their_tasks_start_late(monkeypatch, late, is_locked):
     run = full(1, 2)
     handed = np.tile(np.array(late) / 1000, 20 // len(late))
     monkeypatch.setattr("scalescope.diagnosis.causes.gil_bound.handed_over", lambda observation: handed)
@@ -276,7 +276,7 @@ def test_garbage_collections_of_a_blocked_scheduler_are_named(collecting, named)
 
 
 @pytest.mark.parametrize(("process", "blocked"), [("tcp://10.0.0.0:4000", False), ("scheduler", True)])
-def test_workers_blocked_by_writing_results_to_disk_have_another_cause(process, blocked):
+def test_workers_blocked_by_writing_results_to_disk_are_not_found_as_blocked_event_loop(process, blocked):
     seen = on(starved(1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
     row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
     fine = {"fine_metrics": from_rows("fine_metrics", [row])}
@@ -300,7 +300,7 @@ def test_short_stalls_on_a_host_filled_by_others_are_not_found():
 
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
-def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(computes, code):
+def test_a_stall_of_one_shared_process_is_found_as_gil_bound_if_tasks_ran_meanwhile(computes, code):
     """If tasks ran during the stall, they may have held the interpreter lock; otherwise the event loop was blocked."""
     run = within_one_process(starved(4))
     tables = dict(run.tables)
@@ -347,7 +347,7 @@ def test_more_task_threads_than_cores_are_found_as_oversubscribed(workers, threa
         ({"cluster": {"kind": "light"}}, True),
     ],
 )
-def test_too_few_cores_limit_trust_unless_the_sweep_is_about_this_host(facts, limit):
+def test_too_few_cores_limit_the_trust_in_a_trial_unless_a_sweep_measures_this_very_host(facts, limit):
     few = on(full(8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
     pools = on(full(4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)  # threads of libraries limit no trust
     for run, expected in ((few, limit), (pools, False)):
@@ -364,7 +364,7 @@ def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(core_wait_s, 
 
 
 @pytest.mark.parametrize(("host", "doubted"), [(load(4, ours=0.4, others=0.58), True), (load(), False)])
-def test_stalls_on_a_host_that_others_fill_are_doubted(host, doubted):
+def test_event_loop_stalls_on_a_host_filled_by_others_are_reported_as_uncertain(host, doubted):
     lag = stalls(1.0)
     finding = found(on(starved(4), host, lag=lag))["event-loop-blocked"]
     assert finding.summary.startswith(PERHAPS) is doubted
@@ -409,7 +409,7 @@ def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(p
     golden(*findings.values())
 
 
-def test_sleeping_tasks_and_containers_that_share_a_host_are_counted_by_the_cores_that_they_use():
+def test_sleeping_tasks_and_shared_containers_are_judged_by_the_cpu_that_they_really_use():
     assert list(found(on(full(16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
     assert list(found(elsewhere(on(full(4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
 
@@ -424,7 +424,9 @@ def test_sleeping_tasks_and_containers_that_share_a_host_are_counted_by_the_core
         pytest.param(0.05, 20, True, Severity.INFO, id="they sleep in place of computing"),
     ],
 )
-def test_room_for_more_threads_is_information_unless_it_is_several_times_as_many(cpu, each, modelled, severity, golden):
+def test_room_for_more_threads_is_only_information_unless_several_times_as_many_fit(
+    cpu, each, modelled, severity, golden
+):
     run = on(full(2, 1, each=each), load(8, ours=0.15), cpu=cpu)
     run.trial.facts["modelled"] = modelled
     finding = only(found(run), "undersubscribed-threads")

@@ -98,7 +98,7 @@ def test_many_short_reads_and_writes_are_found_as_memory_spill(workers, threads)
     tasks=st.floats(0, 100),
     threads=st.integers(1, 4),
 )
-def test_time_lost_to_spilling_is_at_most_the_idle_time(gap, watch, others, tasks, threads):
+def test_time_lost_to_spilling_never_exceeds_the_idle_time(gap, watch, others, tasks, threads):
     run = Cluster(2, threads, gap_s=gap).run([Task(0.5)] * 20)
     fine = [
         ("memory-monitor", "", "serialize", "seconds", watch),
@@ -116,7 +116,7 @@ def test_time_lost_to_spilling_is_at_most_the_idle_time(gap, watch, others, task
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 9.9), st.integers(1, 10**9)), min_size=1, max_size=30))
-def test_held_results_are_the_peak_of_managed_memory_over_all_workers(samples):
+def test_held_results_are_the_highest_sum_of_managed_memory_over_all_workers(samples):
     samples = list({(worker, time): (worker, time, size) for worker, time, size in samples}.values())
     rows = [(worker, time, {"managed": size}) for worker, time, size in samples]
     seen = held_results(with_tables(Cluster(4).run([Task(10.0)] * 4), memory=rows))
@@ -190,14 +190,16 @@ def test_tasks_that_a_paused_worker_never_begins_are_named(golden):
 
 
 @pytest.mark.parametrize(("kind", "change"), [("local", {"memory_limit_mb": 1400}), ("slurm", {})])
-def test_a_larger_limit_of_local_workers_is_a_change_that_can_be_measured(kind, change):
+def test_a_larger_memory_limit_is_a_change_to_measure_only_on_a_local_cluster(kind, change):
     run = with_tables(Cluster(2).run([Task(1.0)] * 4), memory=held(100), cluster={"kind": kind})
     assert memory._remedy(run, held_results_of(1600 * MIB, 600 * MIB, 2, 100 * MIB)).change == change
     assert memory._remedy(run, held_results_of(100 * MIB, 600 * MIB, 2, 100 * MIB)).change == {}  # it is large enough
 
 
 @pytest.mark.parametrize(("resident", "managed", "limit"), [(520, 4, "1100MiB"), (520, 400, "")])
-def test_what_tasks_keep_besides_their_results_is_told_with_a_limit_that_holds_it(resident, managed, limit, golden):
+def test_memory_that_tasks_keep_besides_their_results_is_named_with_a_limit_that_holds_it(
+    resident, managed, limit, golden
+):
     """Ten tasks ended on the fullest of two workers, and ten more are to come."""
     run = Cluster(2).run([Task(1.0, "load")] * 20)
     left = StandingTasks("load", 10, False, "", "", "", ALL_PAUSED, 0)
@@ -236,7 +238,7 @@ def test_collections_caused_by_loading_are_not_found_as_garbage_collection():
     assert not found(observed(seen.trial, {**seen.tables, **told, "memory": seen.tables["memory"]}))
 
 
-def test_collections_take_no_longer_because_other_programs_have_the_cores():
+def test_garbage_collection_is_not_found_where_tasks_mainly_waited_for_a_core():
     run = with_tables(
         Cluster(2).run([Task(1.0, "parse")] * 16),
         memory=[(worker, 0.5 * (i + 1), {"collecting": 0.1}) for worker in (0, 1) for i in range(16)],

@@ -49,11 +49,11 @@ def test_tasks_that_no_worker_may_run_are_found_as_worker_restriction(asked, gol
         replace(STOPPED, computing=1),  # others still work
     ],
 )
-def test_a_stopped_trial_whose_tasks_could_run_is_not_worker_restriction(stopped):
+def test_a_stopped_trial_whose_tasks_could_run_is_not_found_as_worker_restriction(stopped):
     assert not find(standing(Cluster(4), stopped))
 
 
-def test_restricted_tasks_are_found_among_others(golden):
+def test_tasks_restricted_to_few_workers_are_found_beside_unrestricted_ones(golden):
     tasks = [Task(1.0) for _ in range(100)] + [Task(1.0, "write", on=(3,)) for _ in range(40)]
     golden(find(Cluster(10).run(tasks))["worker-restriction"])
     tasks = [Task(1.0, on=(0 if i % 2 else i % 10,)) for i in range(200)]
@@ -87,7 +87,7 @@ def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(other
     assert finding.severity is severity
 
 
-def test_of_tasks_with_the_same_resource_those_that_hold_it_longest_are_to_do_without(golden):
+def test_of_tasks_that_share_a_resource_those_that_hold_it_longest_are_named_in_the_remedy(golden):
     said = {"workers": [], "hosts": [], "resources": {"DISK": 1}}
     events = [(0.0, "restriction", {"prefix": prefix, **said}) for prefix in ("extract", "analyse")]
     given = [(f"extract-{i}", "extract", i, i // 2, i // 2 + 1.0) for i in range(8)]
@@ -151,7 +151,7 @@ def test_tasks_that_stay_at_inputs_on_few_workers_are_found_as_data_locality(gol
     golden(only(find(Cluster(20).run(tasks)), "data-locality"))
 
 
-def test_inputs_that_are_dear_to_move_are_made_smaller_instead_of_moved(golden):
+def test_for_inputs_that_are_slow_to_move_the_advice_is_to_make_them_smaller(golden):
     tasks = [Task(0.1, "load", on=(i % 3,), pinned=False, nbytes=3 * 10**9) for i in range(6)]
     tasks += [Task(1.0, "use", (i % 6,), on=(i % 6 % 3,), pinned=False) for i in range(60)]
     finding = golden(only(find(Cluster(20).run(tasks)), "data-locality"))
@@ -188,7 +188,7 @@ def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(copi
     golden(*findings.values())
 
 
-def test_tasks_at_evenly_spread_inputs_or_that_may_not_move_are_not_data_locality():
+def test_tasks_at_evenly_spread_inputs_or_pinned_to_a_worker_are_not_found_as_data_locality():
     tasks = [Task(1.0, "load", nbytes=10**8) for _ in range(100)]
     tasks += [Task(1.0, "use", (i,), on=(i % 10,), pinned=False) for i in range(100)]
     assert not find(Cluster(10).run(tasks))

@@ -31,14 +31,14 @@ def flow(events=(), nbytes=1000, **seconds):
     return run.run([Task(1.0, "load")] * 80, [Graph(client=FLOW, nbytes=nbytes)])
 
 
-def test_a_flow_whose_functions_take_a_good_part_of_the_time_or_were_not_recorded_is_healthy():
+def test_prefect_overhead_is_not_found_if_functions_take_a_good_part_of_the_time_or_are_unrecorded():
     assert not find(flow(function=76.0))
     assert not find(flow(function=30.0))  # Prefect takes less than twice as long as the function
     assert not find(flow())
     assert prefect_seconds(flow()) == {}
 
 
-def test_the_pace_of_a_flow_and_its_requests_are_figures_of_prefect_overhead():
+def test_prefect_overhead_has_the_tasks_per_second_of_the_flow_and_its_request_time_as_evidence():
     """A task every 0.5 s, each with 0.2 s of requests to the server."""
     sent = [Graph(at=0.5 * i, client=FLOW) for i in range(40)]
     run = Cluster(8, events=noted("load", 40, function=4.0, api=8.0)).run(
@@ -69,7 +69,7 @@ def test_imports_of_prefect_in_first_tasks_are_only_information(rounds, golden_o
 
 
 @pytest.mark.parametrize("what", ["persist", "hash"])
-def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(what, golden):
+def test_writing_large_results_or_hashing_large_inputs_is_found_as_prefect_overhead(what, golden):
     short, long = (find(flow(function=s, **{what: each})) for s, each in ((20.0, 50.0), (45.0, 25.0)))
     golden(only(short, "prefect-overhead"), only(long, "prefect-overhead"))
     assert short["prefect-overhead"].lost_s == pytest.approx(60.0)
@@ -117,7 +117,7 @@ def test_work_of_prefect_once_around_a_flow_is_only_information(golden):
     golden(only(find(observation), "client-busy"))
 
 
-def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(golden):
+def test_a_flow_that_awaits_results_before_sending_more_is_found_as_few_tasks_in_flight(golden):
     graphs = [Graph(0.7 * i, client=FLOW) for i in range(20)]
     observation = Cluster(8).run([Task(1.0, "load", graph=i) for i in range(20)], graphs)
     assert "slow-submission" in find(observation)
@@ -147,7 +147,7 @@ def unfinished(left=(), cancelled=()):
         pytest.param({"load": 90}, 90, {RAN: "cluster"}, id="of a watched cluster"),
     ],
 )
-def test_unfinished_tasks_that_are_few_or_not_those_of_the_flow_are_healthy(left, sent, facts):
+def test_few_unfinished_tasks_or_tasks_not_sent_by_the_flow_are_no_fault(left, sent, facts):
     observation = also_sent(flow(function=79.0, events=[unfinished(left=left)]), sent)
     assert not find(replace(observation, trial=replace(observation.trial, facts=facts)))
 
@@ -168,7 +168,7 @@ GIVEN_UP = [
 ]
 
 
-def test_runs_of_tasks_that_died_with_their_workers_are_told_with_the_call_that_ends_them():
+def test_task_runs_left_open_by_dead_workers_are_reported_with_the_call_that_ends_them():
     events = [unfinished(cancelled={"load": 20}), *GIVEN_UP]
     assert "unfinished-tasks" not in find(also_sent(flow(function=79.0, events=events), 20))
     assert "set_task_run_state" in untold(flow(function=79.0, events=GIVEN_UP))

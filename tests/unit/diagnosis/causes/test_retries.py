@@ -37,7 +37,7 @@ def test_attempts_that_fail_count_as_lost_time(workers, share, golden_once):
     assert finding.lost_s == pytest.approx(failed)
 
 
-def test_failed_attempts_without_a_retry_or_whose_workers_died_are_not_retried_tasks():
+def test_failed_attempts_without_a_retry_or_with_a_died_worker_are_not_found_as_retried_tasks():
     seen = failing(Cluster(4).run([Task(1.0)] * 8), 0.5)
     ended = replace(seen, trial=replace(seen.trial, state=TrialState.FAILED))
     assert "retried-tasks" not in find(ended)

@@ -56,7 +56,7 @@ def test_work_that_does_not_grow_with_the_workers_is_healthy(case):
     assert codes(verdict(*[sized(n, *HEALTHY[case](n)) for n in SIZES])) == ["healthy"]
 
 
-def test_zero_length_tasks_alone_are_not_work_inflation():
+def test_zero_length_tasks_alone_are_not_found_as_work_inflation():
     assert "work-inflation" not in codes(verdict(*[sized(n, [0.0] * 63 + [1.0], 64) for n in (1, 8)]))
     assert "work-inflation" in codes(verdict(sized(1, [0.0] * 63 + [1.0], 64), sized(2, [1.0] * 64, 64)))
 
@@ -65,7 +65,7 @@ def test_zero_length_tasks_alone_are_not_work_inflation():
 
 
 @pytest.mark.parametrize("items", [None, 64])
-def test_a_resource_outside_dask_that_serves_two_at_once_is_work_inflation(items, golden_once):
+def test_an_outside_resource_that_serves_two_tasks_at_once_is_found_as_work_inflation(items, golden_once):
     found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items) for n in SIZES])
     finding = golden_once(found.findings[0])
     assert codes(found) == ["work-inflation"]
@@ -91,7 +91,7 @@ def test_work_that_grows_with_the_workers_is_found_as_work_inflation(case, golde
     golden(next(each for each in found.findings if each.code == "work-inflation"))
 
 
-def test_one_long_task_or_fewer_items_than_workers_are_not_work_inflation():
+def test_one_long_task_or_fewer_items_than_workers_are_not_found_as_work_inflation():
     found = codes(verdict(sized(1, [1.0] * 64, 64), sized(8, [1.0] * 63 + [40.0], 64)))
     assert found[0] == "straggler"
     few = codes(verdict(*[sized(n, [1.0] * 4, 4) for n in SIZES]))

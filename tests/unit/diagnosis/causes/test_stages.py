@@ -34,12 +34,12 @@ def test_a_short_summary_at_the_end_is_healthy(workers, threads):
         pytest.param(8, [*wide(16), *[Task(1.0, "step", (15 + i,)) for i in range(30)]], id="a chain"),
     ],
 )
-def test_few_tasks_that_hold_up_no_thread_are_no_narrow_stage(workers, tasks):
+def test_few_tasks_that_hold_up_no_thread_are_not_found_as_narrow_stage(workers, tasks):
     assert "narrow-stage" not in find(Cluster(workers).run(tasks))
 
 
 @pytest.mark.parametrize(("fan_in", "named"), [(2, False), (8, False), (64, True)])
-def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(fan_in, named):
+def test_a_reduction_tree_is_found_as_narrow_stage_only_if_each_task_combines_many(fan_in, named):
     tasks = wide(64, 1.0, "merge")
     level = list(range(64))
     while len(level) > 1:
@@ -49,7 +49,7 @@ def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(fan_in, nam
     assert ("narrow-stage" in find(Cluster(16).run(tasks))) is named
 
 
-def test_tasks_sent_one_by_one_are_awaited_in_loop_and_no_narrow_stage():
+def test_tasks_sent_one_by_one_are_found_as_results_awaited_in_loop_and_not_as_narrow_stage():
     tasks = wide(16) + [Task(1.0, "fit", graph=1 + i) for i in range(40)]
     graphs = [Graph(), *[Graph(0.001, after=i) for i in range(40)]]
     found = find(Cluster(8).run(tasks, graphs))

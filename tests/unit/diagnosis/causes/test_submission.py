@@ -50,7 +50,7 @@ def test_compute_in_a_loop_is_found_as_results_awaited_in_loop(golden):
     golden(only(find(Cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
 
 
-def test_calls_of_joblib_that_wait_for_one_another_get_a_remedy_of_joblib(golden):
+def test_joblib_calls_that_wait_for_one_another_get_a_remedy_in_terms_of_joblib(golden):
     tasks = [Task(1.0, "batch_of_fit_1_calls", graph=i) for i in range(20)]
     golden(only(find(Cluster(4).run(tasks, in_turn(20))), "results-awaited-in-loop"))
 
@@ -85,7 +85,7 @@ def paces():
 
 
 @pytest.mark.parametrize(("workers", "tasks", "graphs", "codes"), [pytest.param(*rest, id=id) for id, *rest in paces()])
-def test_each_pace_of_the_client_has_its_own_finding(workers, tasks, graphs, codes):
+def test_each_pace_at_which_the_client_sends_tasks_has_its_own_finding(workers, tasks, graphs, codes):
     assert list(find(Cluster(workers).run(tasks, graphs))) == codes
 
 
@@ -96,7 +96,7 @@ def test_rounds_of_chains_that_leave_threads_idle_are_found_as_awaited_in_loop()
 
 
 @pytest.mark.parametrize(("width", "wasted"), [(20, 12 / 32), (33, 15 / 48)])
-def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found(width, wasted, golden):
+def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found_as_awaited_in_loop(width, wasted, golden):
     tasks = [Task(1.0, graph=i // width) for i in range(6 * width)]
     graphs = in_turn(6)
     observed = Cluster(16).run(tasks, graphs)
@@ -105,7 +105,7 @@ def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found(width, waste
     assert "results-awaited-in-loop" not in find(Cluster(16).run([Task(1.0)] * 6 * width))  # one graph
 
 
-def test_a_client_that_is_slow_between_rounds_is_not_few_tasks_in_flight():
+def test_a_client_that_is_slow_between_rounds_is_not_found_as_few_tasks_in_flight():
     """Rounds of 4 tasks on 60 threads with long gaps: no task is left when the next round is sent."""
     tasks = [Task(0.1, graph=i // 4) for i in range(32)]
     run = Cluster(60).run(tasks, [Graph(after=i - 1 if i else None, at=0.2 + i % 3 / 10) for i in range(8)])
@@ -115,7 +115,7 @@ def test_a_client_that_is_slow_between_rounds_is_not_few_tasks_in_flight():
     assert "few-tasks-in-flight" not in found
 
 
-def test_a_round_is_what_a_client_sends_before_it_waits(golden):
+def test_tasks_sent_by_several_calls_before_the_client_waits_count_as_one_round(golden):
     """Four calls of `submit`, then their results: 8 rounds of 4 tasks, not 4 tasks kept in flight."""
     tasks = [Task(0.4 + i % 4 / 5, graph=i) for i in range(32)]
     graphs = [Graph(after=i - 1 - i % 4 if i >= 4 else None, at=0.61 + i % 4 / 1000) for i in range(32)]
@@ -155,7 +155,7 @@ def test_a_window_that_begins_wide_enough_gets_no_advice_to_begin_wider():
     assert finding.gain is None
 
 
-def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight(golden):
+def test_a_window_of_tasks_that_shrinks_below_the_threads_is_found_as_few_tasks_in_flight(golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
     golden(chains(40, 12, lambda step, item: step < 4 + 3 * item))
 
@@ -192,21 +192,21 @@ def test_a_client_that_sends_too_slowly_is_found_as_slow_submission(workers, see
     golden_once(finding)
 
 
-def test_data_that_is_scattered_in_each_round_of_a_loop_is_scattered_once(golden):
+def test_for_data_scattered_in_each_round_of_a_loop_the_advice_is_to_scatter_it_once(golden):
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
     rows = [(0.15, ("my_job.py:38 run", "client.scatter", 1)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
     golden(find(watched(run, *rows))["slow-submission"])
 
 
-def test_a_client_that_sleeps_in_each_round_of_a_loop_is_told_so(golden):
+def test_a_client_that_sleeps_in_each_round_of_a_loop_is_reported_at_the_line_of_the_sleep(golden):
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
     rows = [(0.15, ("my_job.py:38 run", "time.sleep", 0)), (0.05, ("my_job.py:39 run", "client.submit", 0))] * 40
     assert golden(find(watched(run, *rows))["slow-submission"]).place == Place("my_job.py", 38, "run")
 
 
 @pytest.mark.parametrize(("blocked_s", "severity"), [(0.001, Severity.INFO), (0.15, Severity.HIGH)])
-def test_a_client_that_leaves_the_event_loop_free_waits_for_its_work(blocked_s, severity, golden):
-    """It reads from a source with a pace of its own; another one computes between two calls."""
+def test_slow_submission_is_only_information_if_the_client_leaves_the_event_loop_free(blocked_s, severity, golden):
+    """It waits for a slow source; a client that computes between two calls blocks the loop."""
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i) for i in range(40)])
     time = run.measured.epoch + 0.2 * np.arange(40)
     lag = {"time": time, "process": ["scheduler"] * 40, "seconds": np.full(40, blocked_s)}
@@ -216,7 +216,7 @@ def test_a_client_that_leaves_the_event_loop_free_waits_for_its_work(blocked_s, 
 
 
 @pytest.mark.parametrize(("nbytes", "again"), [(1000, False), (400_000, False), (400_000, True)])
-def test_arguments_that_are_hashed_in_each_round_of_a_loop_get_a_random_name(nbytes, again, golden):
+def test_for_arguments_hashed_in_each_round_of_a_loop_the_advice_is_a_random_name(nbytes, again, golden):
     """If all rounds send the same large object, it is sent once instead."""
     run = Cluster(4).run(one_each([0.1] * 40), [Graph(at=0.2 * i, nbytes=nbytes) for i in range(40)])
     part = LargePart(nbytes, "work", "argument `table`", "dict", nbytes, 1, "my_job.py:38 in run", again=again)
@@ -240,7 +240,7 @@ def test_a_large_graph_that_delays_the_first_task_is_found(nbytes, tasks, golden
 
 
 @pytest.mark.parametrize("sent", [10_000, 40])
-def test_a_graph_of_tasks_that_nothing_needs_is_found(sent, golden_once):
+def test_a_graph_with_many_tasks_whose_results_nothing_needs_is_found(sent, golden_once):
     observation = Cluster(4).run([Task(0.5)] * 40, [Graph(seconds=2.0, nbytes=2_000_000)])
     observation.tables["graphs"]["time"][0] -= 2.0
     part = LargePart(2_000_000, "", ALL_TASKS, "", 2_000_000, sent, "", tasks=sent)
@@ -253,7 +253,7 @@ def test_a_graph_of_tasks_that_nothing_needs_is_found(sent, golden_once):
 
 @pytest.mark.parametrize("gathered", [28, 250_000_000])
 def test_a_large_graph_sent_later_is_found(gathered, golden):
-    """It may consist of what the client had gathered."""
+    """Such a graph may contain data that the client gathered before."""
     tasks = [*[Task(10.0, "load", nbytes=gathered)] * 4, *[Task(10.0, graph=1)] * 4]
     observation = Cluster(4).run(tasks, [Graph(), Graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
     observation.tables["graphs"]["time"][1] -= 10.0
@@ -305,7 +305,7 @@ def test_a_task_that_waits_for_one_child_loses_only_its_own_thread():
     assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
 
 
-def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(golden):
+def test_a_side_input_of_beam_that_each_bundle_computes_is_found_as_nested_client(golden):
     """The bundles secede, so all threads are busy, but they all compute the same side input."""
 
     def findings(name):
@@ -326,13 +326,13 @@ def test_tasks_that_secede_and_fill_the_threads_or_do_not_wait_are_healthy():
     assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
-def test_seceded_tasks_that_send_one_task_after_another_are_nested_client(golden):
+def test_seceded_tasks_that_send_one_task_after_another_are_found_as_nested_client(golden):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
     golden(only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client"))
 
 
-def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client():
+def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_found_as_nested_client():
     """The task that the second parent sent never ran."""
     rows = [*(row("parent", i, i, 0.0, 10.0) for i in range(2)), row("child", 0, 2, 0.2, 9.9, 1, 0.1)]
     assert find(nested(3, rows, [(0.1, 0), (0.1, 1)], held=None))["nested-client"].lost_s == pytest.approx(9.8)
@@ -368,5 +368,5 @@ def test_a_deadlock_on_one_of_several_workers_is_found():
         replace(STOPPED, groups=(replace(WAITING, holds=False, stuck=0), STARVED)),  # they have seceded
     ],
 )
-def test_a_stopped_trial_without_a_deadlock_is_not_nested_client(stopped):
+def test_a_stopped_trial_without_a_deadlock_is_not_found_as_nested_client(stopped):
     assert not find(standing(Cluster(4), stopped))

@@ -25,8 +25,8 @@ def noisy(rng: random.Random, seconds: float, cv: float = 0.1) -> float:
 
 
 @pytest.mark.parametrize(("call", "needs"), [("wait", True), ("client.gather", True), ("wait", False)])
-def test_unequal_stages_with_a_wait_between_them_are_told_to_leave_it_out(call, needs, golden):
-    """Not where the client needs the results of the first stage itself, or tasks may need what it wrote."""
+def test_for_unequal_stages_with_a_wait_between_them_the_advice_is_to_leave_the_wait_out(call, needs, golden):
+    """Not if the client gathers the first stage, or if the second one may need files that the first wrote."""
     load = [Task(4.2 if i % 2 else 0.4, "load") for i in range(8)]
     fit = [Task(0.4 if i % 2 else 4.2, "fit", (i,) * needs, graph=1) for i in range(8)]
     waits = (4.2, ("my_job.py:24 main", call, 1)), (4.2, ("my_job.py:26 main", "client.gather", 1))
@@ -34,27 +34,27 @@ def test_unequal_stages_with_a_wait_between_them_are_told_to_leave_it_out(call, 
     golden(find(watched(run, *waits))["skewed-tasks"])
 
 
-def test_stragglers_of_rounds_that_need_nothing_of_each_other_are_told_to_send_all_at_once(golden):
+def test_for_stragglers_of_independent_rounds_the_advice_is_to_send_all_rounds_at_once(golden):
     tasks = [Task(9.0 if i == j else 1.0, "render", graph=j) for j in range(8) for i in range(8)]
     run = Cluster(8).run(tasks, [Graph(), *[Graph(after=j) for j in range(7)]])
     golden(find(watched(run, (72.0, ("my_job.py:37 main", "as_completed", 1))))["straggler"])
 
 
-def test_rounds_that_wait_for_all_of_their_tasks_go_on_with_the_first_that_ends(golden):
+def test_for_rounds_that_wait_for_all_of_their_tasks_the_advice_is_to_use_the_first_results(golden):
     tasks = [Task(9.0 if i == j else 1.0, "render", graph=j) for j in range(8) for i in range(8)]
     run = Cluster(8).run(tasks, [Graph(), *[Graph(after=j) for j in range(7)]])
     finding = golden(find(watched(run, (72.0, ("my_job.py:37 main", "wait", 1))))["straggler"])
     assert finding.place == Place("my_job.py", 37, "main")
 
 
-def test_one_very_long_task_among_unequal_ones_is_only_to_start_first(golden):
+def test_for_one_very_long_task_among_unequal_ones_the_only_advice_is_to_start_it_first(golden):
     rng = random.Random(2)
     tasks = [Task(rng.uniform(0.5, 2.0), "run") for _ in range(30)] + [Task(14.0, "run")]
     golden(find(Cluster(4).run(tasks))["skewed-tasks"])
 
 
 @pytest.mark.parametrize("nbytes", [0, 100_000])
-def test_the_advice_for_reading_text_is_a_block_size_or_to_repartition(nbytes):
+def test_the_advice_for_reading_text_is_a_block_size_if_its_bytes_are_known_or_else_repartition(nbytes):
     text = more(PartitionCall("dask.bag.read_text", "my_job.py:4 in run", None, 1, nbytes=nbytes), 4)
     assert ("blocksize=25_000" in text, "repartition(npartitions=4)" in text) == (nbytes > 0, nbytes == 0)
 
@@ -180,7 +180,7 @@ def test_a_slow_worker_between_barriers_is_found(workers, times, seed, golden_on
     golden_once(only(find(Cluster(workers, slower={slow: times}, hosts=workers).run(tasks)), "slow-worker"))
 
 
-def test_a_slow_worker_without_barriers_loses_only_its_own_time_and_its_node_is_named(golden):
+def test_a_slow_worker_without_barriers_is_charged_only_its_own_time_and_its_node_is_named(golden):
     pods = [{"worker": "tcp://10.0.0.1:4000", "node": "n7", "instance_type": "g2-standard-8", "spot": True}]
     run = Cluster(3, slower={1: 4.0}, hosts=3).run([Task(1.0)] * 300, facts={"cluster": {"pods": pods}})
     finding = golden(find(run)["slow-worker"])
@@ -188,7 +188,7 @@ def test_a_slow_worker_without_barriers_loses_only_its_own_time_and_its_node_is_
     assert finding.severity is Severity.MEDIUM
 
 
-def test_restricted_tasks_that_take_long_are_not_a_slow_worker(golden):
+def test_restricted_tasks_that_take_long_are_not_found_as_a_slow_worker(golden):
     """Each worker has a shard of a dataset, and the shard may be what is large."""
     findings = find(Cluster(4, slower={1: 4.0}).run([Task(1.0, on=(i % 4,)) for i in range(40)]))
     assert next(iter(findings)) == "worker-restriction"
@@ -196,7 +196,7 @@ def test_restricted_tasks_that_take_long_are_not_a_slow_worker(golden):
     golden(findings["worker-restriction"])
 
 
-def test_random_durations_or_half_of_the_workers_are_no_slow_worker():
+def test_random_durations_or_half_of_all_workers_being_slow_are_not_found_as_a_slow_worker():
     for seed in SEEDS:
         rng = random.Random(seed)
         assert "slow-worker" not in find(Cluster(100).run([Task(rng.expovariate(1.0)) for _ in range(400)]))
@@ -232,7 +232,7 @@ def test_tiny_tasks_are_found_if_they_cost_more_than_half_a_second():
     assert not find(Cluster(2, gap_s=0.0005).run([Task(0.006)] * 4_000))
 
 
-def test_tiny_tasks_with_small_arguments_are_not_serialisation_bound():
+def test_tiny_tasks_with_small_arguments_are_not_found_as_serialisation_bound():
     """As chunks of random numbers on a busy host: each call has a state of some hundred bytes."""
     tasks = [Task(0.004)] * 1_300
     assert list(find(Cluster(2, gap_s=0.03).run(tasks, [Graph(nbytes=800_000)]))) == ["tiny-tasks"]
@@ -278,7 +278,7 @@ def test_tasks_that_the_scheduler_can_feed_are_healthy(workers, seconds):
     assert not find(Cluster(workers).run([Task(0.005)] * 200 * workers))  # many, and none waits
 
 
-def test_the_cost_charged_by_the_simulated_cluster_counts_for_tiny_tasks():
+def test_tiny_tasks_are_found_by_the_cost_per_task_that_the_simulated_cluster_charges():
     run = Cluster(10, dispatch_s=0.01)
     tasks = [Task(0.05)] * 300
     assert not find(run.run(tasks))
@@ -287,7 +287,7 @@ def test_the_cost_charged_by_the_simulated_cluster_counts_for_tiny_tasks():
 
 
 @given(nbytes=st.integers(0, 10**12), parts=st.integers(1, 1000))
-def test_blocks_of_the_proposed_size_are_as_many_as_asked_and_hardly_more(nbytes, parts):
+def test_the_proposed_block_size_gives_at_least_the_wanted_number_of_blocks_and_hardly_more(nbytes, parts):
     size = block(PartitionCall("dask.bag.read_text", "", None, 1, nbytes=nbytes), parts)
     if size is None:
         assert nbytes < 100 * parts

@@ -34,7 +34,7 @@ def codes(verdict):
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
 @pytest.mark.parametrize("items", [None, 30])
-def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(workers, items, golden_once):
+def test_a_loop_that_awaits_results_is_found_as_such_and_not_as_too_few_partitions(workers, items, golden_once):
     tasks = [Task(1.0, "inc", graph=i) for i in range(30)]
     graphs = in_turn(30, 0.005)
     found = golden_once(verdict(Cluster(workers).run(tasks, graphs), items=items))
@@ -125,7 +125,7 @@ def test_idle_time_stays_unexplained_if_findings_explain_little_of_it():
 
 
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
-def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(width, said, golden):
+def test_narrow_rounds_are_found_either_as_awaited_in_loop_or_as_too_few_partitions(width, said, golden):
     tasks = [Task(1.0, graph=i // width) for i in range(10 * width)]
     graphs = in_turn(10, 0.0)
     found = golden(verdict(Cluster(32).run(tasks, graphs)))
@@ -165,7 +165,9 @@ def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials():
 
 
 @pytest.mark.parametrize(("saved_s", "clusters", "found"), [(9.0, 4, True), (0.9, 4, False), (9.0, 2, False)])
-def test_a_cluster_in_each_round_is_named_first_with_what_it_costs_the_script(saved_s, clusters, found, golden_once):
+def test_a_cluster_made_in_each_round_is_named_first_with_the_time_that_it_costs_the_script(
+    saved_s, clusters, found, golden_once
+):
     run = Cluster(2).run([Task(0.1), Task(0.1), Task(0.4, needs=(0, 1))])
     rounds = {"clusters": clusters, "saved_s": saved_s, "script_s": 12.0}
     facts = {"ran": "script", "rounds": rounds, "cluster": {"made_at": "job.py:7 in report"}}

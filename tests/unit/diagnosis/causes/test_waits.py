@@ -37,7 +37,7 @@ def test_the_line_with_most_waiting_is_named(golden):
     assert golden(find(Cluster(8, events=events).run([Task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
 
 
-def test_durations_that_differ_by_waiting_are_not_skewed_and_waits_for_own_tasks_are_nested_clients():
+def test_waits_that_vary_are_not_found_as_skew_nor_waits_for_own_tasks_as_waiting_tasks():
     tasks = [Task(0.2 * (1 + i % 8)) for i in range(40)]
     assert list(find(Cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
     tasks = [*[Task(10.0, "outer")] * 8, *[Task(0.5, "inner", graph=1)] * 8]
@@ -52,7 +52,7 @@ def test_durations_that_differ_by_waiting_are_not_skewed_and_waits_for_own_tasks
         pytest.param("Newcomer.join", "mine.py:7 in load", id="an unknown kind"),
     ],
 )
-def test_the_lock_of_store_and_an_unknown_wait_have_remedies_of_their_own(what, where, golden):
+def test_the_lock_of_dask_array_store_and_a_wait_of_unknown_kind_have_remedies_of_their_own(what, where, golden):
     run = Cluster(8, events=[wait(what, 40.0, where=where)]).run([Task(1.0)] * 80)
     golden(find(run)["waiting-tasks"])
 
@@ -77,5 +77,5 @@ def test_a_standstill_at_a_lock_is_found_as_waiting_tasks(golden):
         replace(STOPPED, groups=(replace(LOCKED, tasks=1), replace(HOLDER, tasks=3))),  # most do something else
     ],
 )
-def test_a_stopped_trial_whose_tasks_do_not_wait_is_not_waiting_tasks(stopped):
+def test_a_stopped_trial_whose_tasks_do_not_wait_is_not_found_as_waiting_tasks(stopped):
     assert not find(standing(Cluster(4), stopped))

@@ -52,7 +52,7 @@ def test_the_report_of_many_comparisons_shows_differences_and_counts_the_rest(ma
     ]
 
 
-def test_each_workload_that_differs_says_why(many):
+def test_each_workload_that_differs_is_shown_with_its_reason(many):
     study = replace(many.study, result={**many.study.result, "whys": {"worse": {"reason": "1 s of 1 s: transfers"}}})
     assert [note.text for note in sheet(study, many.runs).notes if "1 s of 1 s: transfers" in note.text]
 
