@@ -48,7 +48,7 @@ def fix(
     *,
     workload: str = "",  # function that a sweep measures in place of a script, as `my_job.py:run`
     values: Mapping[str, Any] | None = None,  # values of the workload's point, as {"workers": 8}
-    budget_s: float | None = None,  # seconds for the runs of one patch; None: five times those of the script itself
+    budget_s: float | None = None,  # seconds for the runs of one patch; None: five times the script's own time
     side_effects: bool = False,  # True: the script may write outside of its folder and connect to other machines
 ) -> Any:
     """Patch a script where a finding has a remedy, and prove that it is faster and does the same.

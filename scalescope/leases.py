@@ -38,7 +38,7 @@ class Lease:
     label: str  # name of the resource: `scalescope-` and twelve hexadecimal digits
     backend: str  # kind of cluster, such as `slurm`
     owner: Owner  # the process that must remove it
-    owner_job: str = ""  # Slurm job in which the owner runs, if any; any host can ask whether that has ended
+    owner_job: str = ""  # Slurm job in which the owner runs (empty: none); any host can ask whether that job has ended
     created_at: float = 0.0  # seconds since the epoch
     limit_at: float | None = None  # when the resource ends by itself at the latest, in seconds since the epoch
     details: Mapping[str, Any] = field(default_factory=dict)  # further data, as JSON
@@ -143,7 +143,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives and uses the resource; None if unknown: it ran on another host, and has time left."""
+    """Whether the owner lives and uses the resource; None (unknown) on another host, unless `limit_at` has passed."""
     if lease.owner.is_here:
         return lease.owner.is_alive() and not lease.details.get(_ABANDONED)
     if lease.limit_at is not None and time.time() > lease.limit_at:

@@ -12,7 +12,7 @@ import psutil
 
 from scalescope.errors import UsageError
 
-CLOCK_SLACK_S = 5.0  # seconds; without /proc, start times come from the host's clock, which may be set meanwhile
+CLOCK_SLACK_S = 5.0  # seconds by which a recorded start may differ without /proc: the host's clock may be set meanwhile
 SHARED = "SCALESCOPE_SHARED"  # set to 1 by a team whose members read each other's store and reports
 _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 

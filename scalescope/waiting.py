@@ -33,7 +33,8 @@ def patiently(
 ) -> T:
     """Call `ask` until it gets an answer, for `within_s` at most; `says` gets the reason of the wait every few seconds.
 
-    With `overdue`, `ask` runs in a thread, which is left behind if the server never answers.
+    Raises the error of `ask` after `within_s`, once `stopped` is set, or at once if the error is not `is_silent`. With
+    `overdue`, `ask` runs in a thread, which stays if the server never answers.
     """
     within_s, stopped = PATIENCE_S if within_s is None else within_s, stopped or threading.Event()
     deadline = time.monotonic() + within_s

@@ -178,7 +178,7 @@ class TaskRunner(Runner):
             get_run_logger().warning("The result could not be published as artifacts: %r", error)
 
     def send(self, event: Event) -> None:
-        """Send an event, and wait until the server has it."""
+        """Send an event, and wait up to `TOLD_AFTER_S` until the server has it."""
         resource = {"prefect.resource.id": event.resource, "prefect.resource.name": event.title}
         emit_event(event.name, resource, payload=event.payload, id=uuid5(NAMESPACE_URL, event.identity))
         sent = threading.Thread(target=EventsWorker.instance().wait_until_empty, daemon=True)

@@ -58,7 +58,7 @@ def try_scheduler() -> None:
             )
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             raise InfrastructureError(
-                "Prefect's scheduler fails here: no schedule of a server with these packages ever fires",
+                "Prefect's scheduler fails with these packages: a server that has them starts no scheduled run",
                 where=f"prefect {version('prefect')} and sqlalchemy {version('sqlalchemy')} in {sys.prefix}",
                 cause=_cause(error),
                 next_step='pip install "sqlalchemy<2.1", or install with -c constraints.txt; then restart the server',

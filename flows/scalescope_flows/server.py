@@ -25,7 +25,7 @@ from scalescope.errors import InfrastructureError
 from scalescope_flows import serving
 
 STARTS = "Starting a temporary Prefect server (about 10 s; a first start takes about 20 s)"  # message while it starts
-# Seconds. The first start takes 11 s of CPU to migrate a new database, in addition to the 6 s of every start
+# Time limit of a start, in seconds: each takes 6 s of CPU, and the first another 11 s to migrate a new database
 START_TIMEOUT_S = 180.0
 
 _server: Server | None = None

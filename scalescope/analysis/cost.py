@@ -120,11 +120,11 @@ class SweepEstimate:
         unknown = self.cost.trials - self.measured
         if not unknown:
             return f"about {self.cost.sentence(prices)}"
-        counted = "each is" if not self.measured else f"{unknown} of them, never measured,"
+        counted = "each" if not self.measured else f"{unknown} of them, never measured,"
         limit = f"{number(sweep.trial_timeout_s)} s"
         if hold_s := sweep.cluster.hold_s:
-            limit += f", and {number(hold_s)} s of workers that wait for the other workers"
-        return f"at most {self.cost.sentence(prices)} ({counted} counted with the limit of {limit})"
+            limit += f", after {number(hold_s)} s in which workers wait for the others"
+        return f"at most {self.cost.sentence(prices)} ({counted} counted with the full time limit of {limit})"
 
 
 def cost(
@@ -193,7 +193,7 @@ class Spending:
 
     total: Cost = field(default_factory=Cost)
     points: dict[str, Cost] = field(default_factory=dict)  # costs by id of the point
-    keys: set[str] = field(default_factory=set)  # trials counted
+    keys: set[str] = field(default_factory=set)  # keys of the trials counted
 
     @classmethod
     def of(cls, sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Spending:
@@ -257,5 +257,5 @@ class Budget:
                 if not known:
                     takes = f"up to {number(then - now, 2)} (its time limit is {number(sweep.trial_timeout_s)} s; "
                     takes += "a lower `trial_timeout_s` allows more)"
-                return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial takes {takes}"
+                return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial would use {takes}"
         return ""

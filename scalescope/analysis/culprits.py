@@ -14,7 +14,7 @@ from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import cut
 
 MOST = 10  # most culprits that are reported
-UNLIKELY = 0.02  # factor on the weight of a fact for kinds of parts that `_EXPLAINS` does not list for it
+UNLIKELY = 0.02  # factor on a fact's weight for kinds of parts that `_EXPLAINS` does not list for the fact
 NEUTRAL = (
     "address",
     "made_at",

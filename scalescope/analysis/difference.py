@@ -40,7 +40,8 @@ ALPHA = 0.01  # chance that any part is named if both runs are equal
 # Smallest parts that are named:
 LEAST_EQUAL = 0.005  # share of the shorter side's seconds, on a virtual clock if repeats take equally long
 LEAST_S = 0.05  # seconds, in real time: other processes on the host may take as much
-# Share otherwise, by trials of the smaller side: chance alone separates groups of 3 in 1 of 10 cases, of 5 in 1 of 126
+# In other cases: share of the same seconds, by trials of the smaller side. By chance, all 3 trials of one side exceed
+# all 3 of the other in 1 of 10 cases; with 5 trials, in 1 of 126.
 LEAST = {1: 0.1, 2: 0.04, 5: 0.02}
 LEAST_SENT = 100_000  # bytes of graphs; the cost of fewer bytes is negligible
 CUT_OTHERWISE = 0.2  # opposite terms become `chunks` if the smaller is at least this share of the larger
@@ -92,7 +93,7 @@ class PrefixAccount:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Cost that is charged to no task; `name` is a line of the client or empty."""
+    """Cost that is charged to no task; `name` is an action of the client or the scheduler, or empty."""
 
     kind: PartKind
     name: str = ""
@@ -125,7 +126,7 @@ class Match:
 
     a: tuple[str, ...]
     b: tuple[str, ...]
-    how: str  # `name`, `fused`, `renamed`, or empty
+    how: str  # way in which they match: `name`, `fused` or `renamed`; empty if one side is empty
 
     @property
     def name(self) -> str:
@@ -137,7 +138,7 @@ class DifferencePart:
     """Seconds by which B took longer than A for one reason."""
 
     kind: PartKind
-    name: str  # a prefix, a line of the client, or empty
+    name: str  # prefixes, an action of the client or the scheduler, bytes of graphs, or empty
     seconds: float  # seconds of the call
     thread_s: float  # thread-seconds
     low: float | None = None  # lower end of the interval of `seconds`; None with one trial of a side
@@ -459,7 +460,7 @@ def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def _of_load(a: Sequence[Account], b: Sequence[Account]) -> tuple[float, float]:
-    """Limits for the logarithm of the factor by which load from other processes can have slowed all tasks."""
+    """Limits for the logarithm of the factor by which load from other processes slowed all tasks; 0 if unknown."""
     known = [[account.free for account in side if account.free] for side in (a, b)]
     if not all(known):
         return 0.0, 0.0

@@ -21,7 +21,7 @@ def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
 
 
 def fine_seconds(tables: Tables) -> Iterator[tuple[str, str, str, float]]:
-    """Context, prefix, activity and seconds of each of distributed's fine performance metrics in seconds."""
+    """Context, prefix, activity and seconds of each of distributed's fine performance metrics whose unit is seconds."""
     table = tables.get("fine_metrics", {})
     columns = (table.get(name, ()) for name in ("context", "prefix", "activity", "unit", "value"))
     for context, prefix, activity, unit, value in zip(*columns, strict=True):

@@ -21,7 +21,7 @@ from scalescope.model.metrics import GPU_TIME, PrefixGpu
 # Seconds. NVML updates the value of an H100 every 0.2 s, for the last 0.14 s: on average 0.17 s late (docs/accuracy.md)
 LAG_S = 0.17
 USES = 0.05  # mean utilisation, or share of samples that copy, from which tasks count as using the GPU
-APART = 5  # least samples without tasks of other prefixes nearby, for only these to tell whether a prefix uses the GPU
+APART = 5  # samples near which only a prefix's own tasks ran; with so many, only these tell whether it uses the GPU
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Graph:
                 f"dependencies on tasks that ended later: {len(wrong):,}; the first: row {node[wrong[0]]} needs row "
                 f"{needs[wrong[0]]}",
                 where="table dependencies",
-                cause="the table belongs to other tasks, or the rows of one of the two tables were reordered",
+                cause="the tables dependencies and tasks are of different trials, or the rows of one were reordered",
                 next_step="run the trial again",
             )
         order = np.argsort(node, kind="stable")

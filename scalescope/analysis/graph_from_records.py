@@ -24,7 +24,7 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
 PROMPT = 0.2  # a client that sends within this share of the mean time between ends of tasks reacted to an end
-STEADY, ROUNDS = 0.8, 4  # a client keeps a window of tasks if it is full in this share of rounds; fewest rounds
+STEADY, ROUNDS = 0.8, 4  # least share of rounds with a full window, and least rounds, for the client to have a window
 SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
 
@@ -268,9 +268,9 @@ def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[in
 
 
 def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
-    """Stages whose restricted tasks together ran on more workers than any of them was allowed; by stage, that number.
+    """By stage, the most workers allowed to one of its restricted tasks; only stages that ran on more workers in all.
 
-    Outputs of a shuffle are such tasks: each may run on one worker only, unless it was on the right one by chance.
+    Outputs of a shuffle are an example: each may run on one worker only, unless it was on the right one by chance.
     """
     allowed, ran_on = dict[int, int](), dict[int, set[str]]()
     for row, stage in zip(rows, stages, strict=True):

@@ -81,7 +81,7 @@ def is_users(frame: str) -> bool:
 
 
 def called_by_user(stack: Stack) -> str:
-    """Function that the innermost line of the user's code calls; empty if it calls none."""
+    """Function that the innermost line of the user's code calls, or empty; without such a line, the outermost frame."""
     below = stack.frames[stack.frames.index(stack.user) + 1 :] if stack.user else stack.frames
     return below[0].removesuffix("()") if below else ""
 

@@ -31,12 +31,13 @@ from scalescope.model.words import number, percent, plural
 FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and needs points on both sides
 # Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
-GROWTH = 1.05  # smallest factor between least and highest throughput that counts as growth
+GROWTH = 1.05  # least ratio of the highest throughput to that of the fewest threads, for throughput to count as growing
 ABOUT = 0.05  # largest distance of the peak number of tasks from k, as a share of k
 ROUND = 3  # most points to add at once, since each result changes the next choice
 # Added to the line if no model with two shape parameters could be fitted
 SHARP = (
-    " With so few measurements, only sharp bends can be fitted: repeat them, or the interval may miss a gradual bend."
+    " With so few measurements, only sharp bends can be fitted, and the interval may miss a gradual one: repeat each "
+    "measurement."
 )
 CAPS = ("cap", "amdahl-cap", "wave")
 _DRAWN = 120

@@ -42,7 +42,7 @@ def corrected(p: float, at: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=4096)
 def overall(level: float, at: tuple[int, ...]) -> float:
-    """Chance that a two-sided test with known noise and no effect falls below `level` at any look."""
+    """Chance that the p of a two-sided test, with known noise and no effect, falls below `level` at any look."""
     if level >= 1:
         return 1.0
     if level < _TINY:

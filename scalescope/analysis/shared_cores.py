@@ -12,7 +12,7 @@ from scalescope.analysis.events import Tables, Waits
 from scalescope.analysis.ledger import integral
 
 Work = Callable[[float], float]  # function of time: core-seconds that a task on this worker would have had by then
-ALONE, CROWDED = 0.95, 0.75  # share of its time on a core: a task is lone from the first on, crowded up to the second
+ALONE, CROWDED = 0.95, 0.75  # share of time with a core: from the first on, a task is lone; up to the second, crowded
 LONGER = 1.2  # crowded tasks must take longer by this factor; otherwise there were cores for all
 LEAST_TASKS = 3  # lone tasks, and crowded tasks, that a prefix must have to be compared
 

@@ -70,7 +70,7 @@ class PointSummary:
 
     @property
     def origin(self) -> PartitionCall | None:
-        """The call that made the widest stage: it set as many partitions, or at least half (names may be shared)."""
+        """The call that made the widest stage; None if unknown. Two calls may share a stage: it made half or more."""
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
         return max(made, key=lambda asked: asked.partitions, default=None)
@@ -114,7 +114,7 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """Summaries of those points that have no valid trial, made from their failed and invalid trials."""
+    """Summaries of the points without a valid trial, from their failed and invalid trials that have metrics."""
     trials = list(trials)
     counted = {trial.point.id for trial in trials if trial.counts}
     return summarise(

@@ -102,7 +102,8 @@ def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
 
 def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[Floats, Floats]:
     # Thread-seconds of missing threads by worker and bin: of late threads, and of lost ones. Missing threads count as
-    # lost up to the number that has left, and as late beyond. Threads share both equally; a rest has no worker.
+    # lost up to the number that has left, and as late beyond. All late threads share their seconds equally, and so do
+    # all that left. Threads that never come have no worker.
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([edges, members.joined, left]))
     joined = _threads_until(times, members.joined, members.nthreads)

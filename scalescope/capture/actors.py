@@ -1,8 +1,8 @@
 """Notes when a worker runs methods of actors, which use a separate thread, not those of tasks.
 
 There can be thousands of calls a second, so at most one event every `WINDOW_S` goes to the scheduler. An event sums up
-all calls since the last one, as if they had run without pauses: `end` in seconds since the epoch on the scheduler's
-clock, `seconds`, and calls and seconds of each method. Coroutine methods hold no thread and are not noted. This source
+all calls since the last event: `end` of the latest call (seconds since the epoch on the scheduler's clock), `seconds`
+of all calls together, and calls and seconds by method. Coroutine methods hold no thread and are not noted. This source
 text is sent to workers: it imports only the standard library and `distributed`.
 """
 
@@ -16,7 +16,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 TOPIC = "scalescope-actor-calls"
 WINDOW_S = 0.05
-METHODS, NAME_CHARACTERS = 20, 100  # largest number of methods in an event, and of characters in a name
+METHODS, NAME_CHARACTERS = 20, 100  # most methods in an event (further ones are `others`) and characters of a name
 
 
 class ActorCalls(WorkerPlugin):  # type: ignore[misc]

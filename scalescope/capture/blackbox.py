@@ -1,7 +1,8 @@
 """Keeps the log records of a worker in a file that outlives its process.
 
 Each record goes to a file by one raw `write`, so that the kernel has it before the process can die; `faulthandler`
-writes to the same file. This text is sent to workers and nannies: it imports the standard library and `distributed`.
+writes to the same file. This source text is sent to workers and nannies: it imports only the standard
+library and `distributed`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class BlackBox(WorkerPlugin):  # type: ignore[misc]
         self.handler: _RawHandler | None = None
 
     def setup(self, worker: Any) -> None:
-        # `distributed` does not pass its records on to the root logger
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         name = f"{platform.node()}-{os.getpid()}-{time.time_ns()}.log"
         self.handler = _RawHandler(os.path.join(self.folder, name))
         self.handler.write({"worker": worker.address, "pid": os.getpid(), "time": time.time()})
+        # by default, `distributed` does not pass its records on to the root logger
         for logger in (logging.getLogger(), logging.getLogger("distributed")):
             logger.addHandler(self.handler)
         faulthandler.enable(file=self.handler.descriptor, all_threads=True)

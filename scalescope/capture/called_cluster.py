@@ -41,7 +41,7 @@ class OwnScheduler:
 
 def _subject(frame: FrameType) -> object:
     found = frame.f_locals
-    if frame.f_code.co_name == "wait" and "fs" in found:  # else the default client would count
+    if frame.f_code.co_name == "wait" and "fs" in found:  # it has no `self`; its inner calls go to the default client
         return _first(found["fs"])
     return found.get("self")
 

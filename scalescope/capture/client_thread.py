@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import _thread
 import ast
-import gc
 import linecache
 import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Self
 
 from scalescope.capture.called_cluster import OwnScheduler
+from scalescope.capture.deferred_collection import collection_deferred
 from scalescope.capture.user_code import is_library
 from scalescope.model.records import (
     FLOW,
@@ -42,7 +42,7 @@ INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 _FLOW_ENGINE, _DELAYED = "/prefect/flow_engine.py", "/dask/delayed.py"
 _HASHES = ("/dask/tokenize.py", "/dask/base.py")  # files of `tokenize`: the first since dask 2024.9, the second before
 _LOOP = "IO loop"  # name of the thread in which a synchronous client talks to its scheduler
-_META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's functions
+_META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # they call functions on made-up data
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
@@ -53,7 +53,7 @@ class CodePlace(NamedTuple):
     instruction: int = 0
     line: int = 0
     waits: bool = False  # True if the call waits for a cluster
-    purpose: str = ""  # value of the column `what`; empty: the name of the call
+    purpose: str = ""  # column `what` of the table `client`; if empty, the column names the called function
     elsewhere: bool = False  # True if the call goes to another cluster
 
 
@@ -176,23 +176,6 @@ class ClientWatch:
             elsewhere = elsewhere if another is None else another
             frame = frame.f_back
         return CodePlace(waits=waits or elsewhere, elsewhere=elsewhere)
-
-
-@contextmanager
-def collection_deferred() -> Iterator[None]:
-    """Keep Python 3.11 from collecting garbage while the frames of another thread are walked.
-
-    A collection during `f_back` would let that thread run on and leave the frame; the process then crashes (CPython
-    issues 106883 and 97002).
-    """
-    deferred = sys.version_info < (3, 12) and gc.isenabled()
-    if deferred:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if deferred:
-            gc.enable()
 
 
 def _waits(frame: FrameType | None) -> bool:

@@ -9,7 +9,6 @@ is sent to workers: it imports only the standard library and `distributed`.
 from __future__ import annotations
 
 import dis
-import gc
 import os
 import re
 import sys
@@ -24,6 +23,8 @@ from distributed.diagnostics import nvml
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.sizeof import safe_sizeof
 
+from scalescope.capture.deferred_collection import collection_deferred
+
 NAME = "scalescope-gpu"
 INTERVAL_S = 0.1
 MOST = 3000  # most samples that a worker holds; then every second one is dropped and the interval is doubled
@@ -34,8 +35,8 @@ THREAD_CLOCK = 4 | 2  # bits of a Linux clock id: CPU time of one thread (CPUCLO
 DEPTH = 60  # most frames of a thread that are examined, from the innermost
 
 COPYING, LOADING = "copying", "loading"
-# Names of attributes on a line that copy to or from a GPU or wait for its results (the second pattern: only in CuPy),
-# and names of attributes that read or decode data.
+# Names of methods that copy to or from a GPU or wait for its results (the second pattern: only in CuPy's own code), and
+# names of methods that read or decode data.
 _COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|(_cuda_)?synchronize|copy_to_host|to_device")
 _CUPY_COPIES = re.compile("get|set|array|asarray")
 _READS = re.compile(
@@ -105,7 +106,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         busy = self.nvml.nvmlDeviceGetUtilizationRates(self.card).gpu / 100
         used = int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).used)
         throttled = False
-        with suppress(self.nvml.NVMLError):  # some virtual cards do not tell
+        with suppress(self.nvml.NVMLError):  # some virtual cards do not report this
             throttled = bool(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.card) & THROTTLED)
         with self.worker.active_threads_lock:
             running = dict(self.worker.active_threads)
@@ -128,7 +129,10 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
 
     def taken(self, since: float, delay: float) -> dict[str, Any]:
-        """Facts and samples since a time on this host's clock, or `absent`: why there are none. Drops all samples."""
+        """Facts and samples since a time on this host's clock, or `absent`: why there are none. Drops all samples.
+
+        The times of samples are on the scheduler's clock, which is `delay` seconds ahead.
+        """
         samples, self.samples, self.interval = self.samples, [], INTERVAL_S
         moved, self.moved = self.moved, 0
         if self.absent:
@@ -163,17 +167,11 @@ def _of_moves(worker: Any) -> list[Any]:
 
 
 def _doing(running: Any) -> dict[int, str]:
-    deferred = sys.version_info < (3, 12) and gc.isenabled()
-    if deferred:  # a collection while frames of another thread are walked can crash Python 3.11 (CPython issue 106883)
-        gc.disable()
-    try:
+    with collection_deferred():
         frames = sys._current_frames()
         found = {each: _of_frame(frames[each]) for each in running if each in frames}
         del frames
         return found
-    finally:
-        if deferred:
-            gc.enable()
 
 
 def _of_frame(frame: Any) -> str:

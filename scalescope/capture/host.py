@@ -19,7 +19,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
-NAMED, MOST_NAMES = 0.05, 3  # busy cores from which on a foreign process is named; largest number of names
+NAMED, MOST_NAMES = 0.05, 3  # fewest busy cores of a foreign process that is named; most names
 
 
 def facts() -> dict[str, Any]:
@@ -48,9 +48,9 @@ def packages() -> dict[str, str]:
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         metadata = distribution.metadata  # read and parsed at each access
-        if name := metadata["Name"]:  # None without metadata; the first distribution on the path counts
+        if name := metadata["Name"]:  # None if the distribution has no metadata
             version = f"{metadata['Version']}{_source(distribution)}"
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)  # the first on the path counts
     return dict(sorted(found.items()))
 
 

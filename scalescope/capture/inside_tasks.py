@@ -10,7 +10,6 @@ text is sent to workers: it imports only the standard library and `distributed`.
 from __future__ import annotations
 
 import dis
-import gc
 import io
 import os
 import sys
@@ -30,6 +29,7 @@ from dask.utils import key_split
 from distributed import profile, worker
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from scalescope.capture.deferred_collection import collection_deferred
 from scalescope.capture.instrument import Hook, Instrumented
 
 NAME = "scalescope-inside"
@@ -55,7 +55,7 @@ _READING = (
 # Prefixes of the names of the user's own functions that set something up
 _SETTING_UP = ("load", "open", "connect", "init", "__init__", "setup", "set_up", "download", "read", "parse", "build")
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom, io.FileIO)
-CALLS, TOLD_CALLS = 50, 10  # largest number of different calls counted and reported per prefix
+CALLS, TOLD_CALLS = 50, 10  # if a prefix has more calls, those seen in one task are dropped; most calls reported
 COUNTED = 500  # largest number of tasks per prefix whose calls are counted
 # Parts of the names of parameters: calls with such a parameter are not counted, since its value may be a secret
 _SECRETS = ("passw", "passphrase", "secret", "token", "credential", "_key", "auth")
@@ -196,10 +196,7 @@ _event_loops = _EventLoops()
 
 
 def _look(thread: int, samples: int) -> None:
-    deferred = sys.version_info < (3, 12) and gc.isenabled()
-    if deferred:  # a collection while frames of another thread are walked can crash Python 3.11 (CPython issue 106883)
-        gc.disable()
-    try:
+    with collection_deferred():
         frames: list[Any] = []
         frame: Any = sys._current_frames().get(thread)
         while frame is not None and frame.f_code.co_name not in _RUNS_COROUTINES and len(frames) < DEEPEST:
@@ -220,9 +217,6 @@ def _look(thread: int, samples: int) -> None:
         if len(texts) > OUTER + INNER:
             texts[OUTER:-INNER] = ["…"]
         plugin.on_loop.setdefault(prefix, Counter())[";".join([COROUTINE, *texts])] += samples
-    finally:
-        if deferred:
-            gc.enable()
 
 
 # ------------------------------------------------------------------ calls that read something
@@ -232,7 +226,7 @@ class _SameCalls:
     """Calls with equal arguments in the tasks of one prefix."""
 
     def __init__(self) -> None:
-        self.tasks: set[int] = set()  # seen tasks, as hashes of their keys; also in `found`
+        self.tasks: set[int] = set()  # hashes of the keys of seen tasks; `found` has these hashes, too
         # By function, arguments and line of a call: samples, samples in which the call read something, and tasks
         self.found: dict[tuple[str, str, str], tuple[list[int], set[int]]] = {}
 
@@ -250,7 +244,7 @@ class _SameCalls:
             self.found = {call: each for call, each in self.found.items() if len(each[1]) > 1 or task in each[1]}
 
     def told(self) -> tuple[int, list[tuple[str, str, str, int, int, int]]]:
-        """Number of tasks seen; then each call's function, arguments, line, samples, samples that read, and tasks."""
+        """Number of tasks seen, and calls with most samples: function, arguments, line, and the counts of `found`."""
         rows = [(*call, samples[0], samples[1], len(tasks)) for call, (samples, tasks) in self.found.items()]
         return len(self.tasks), sorted(rows, key=lambda row: -row[3])[:TOLD_CALLS]
 
@@ -445,8 +439,9 @@ def _handled(frame: Any) -> str:
     """The class of the exception that the thread of this frame handles; empty if it handles none."""
     if not hasattr(sys, "_current_exceptions"):  # before Python 3.11
         return ""
-    threads = [thread for thread, innermost in sys._current_frames().items() if innermost is frame]
-    found = sys._current_exceptions().get(threads[0]) if threads else None
+    with collection_deferred():
+        threads = [thread for thread, innermost in sys._current_frames().items() if innermost is frame]
+        found = sys._current_exceptions().get(threads[0]) if threads else None
     error = found[1] if isinstance(found, tuple) else found  # Python 3.12 and later return the exception alone
     return "" if error is None else type(error).__name__
 
@@ -460,7 +455,7 @@ def _identity(code: Any) -> tuple[str, bool]:
 
 @lru_cache(maxsize=10_000)
 def called(code: Any, instruction: int) -> str:
-    """The function that an instruction calls, as `cursor.execute` or `lock.__enter__`; empty if it calls none."""
+    """The function that an instruction calls, as `cursor.execute`; empty if it calls none, and before Python 3.11."""
     if sys.version_info < (3, 11) or not 0 <= instruction < len(code.co_code):
         return ""
     here = dis.opname[code.co_code[instruction]]

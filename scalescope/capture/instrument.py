@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
-_MARK = "scalescope hooks"  # constant in the compiled source that the hooks replace
+_MARK = "scalescope hooks"  # constant in the compiled source; the hooks replace it
 _TOKEN = "_scalescope"  # noqa: S105 - local variable with the result of `entered`
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)  # a tuple, since `isinstance` takes no union before Python 3.10
 _FUTURES = 0x0FFF0000  # bits of `co_flags` that come from `from __future__ import ...`
@@ -34,8 +34,8 @@ class Hook:
     - `leave` takes the token and the result, and returns the result.
     - `end` takes the token, also when the function raises.
 
-    In coroutine functions, `enter` and `leave` may return an awaitable. `failed` gets the errors of these three, which
-    then change nothing; without `failed`, they are raised.
+    In coroutine functions, `enter` and `leave` may return an awaitable. `failed` is called with errors of
+    these three, and the function goes on. Without `failed`, such an error is raised in the function.
     """
 
     def __init__(
@@ -135,14 +135,14 @@ class Instrumented:
         while self._put:
             function, hook = self._put.pop()
             hooks = _hooks(function)
-            if hooks is not None and hook in hooks.hooks:  # otherwise other code has replaced the function's since
+            if hooks is not None and hook in hooks.hooks:  # else something has replaced the function's code
                 hooks.hooks.remove(hook)
                 if not hooks.hooks:
                     function.__code__ = hooks.original
 
 
 def _hooks(function: FunctionType) -> Hooks | None:
-    """The hooks that a function calls, also those made by another copy of this module (one sent to a worker)."""
+    """The hooks that a function calls, if any. A copy of this module that was sent to a worker may have made them."""
     return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
 
 
@@ -160,7 +160,7 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     function = body[0] if body else None
     if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
         raise NotInstrumented(f"{code.co_filename}:{first} does not define {code.co_name}")
-    function.returns = None  # decorators stay, uncalled: the code's first line is theirs
+    function.returns = None  # decorators stay, as the code's first line is theirs, but are not called
     _Calls(function).put()
     made = _compiled(_around(code, qualname, function), code)
     same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")

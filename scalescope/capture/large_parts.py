@@ -28,9 +28,9 @@ from scalescope.model.large_part import ALL_TASKS, LargePart, graph_bytes
 
 NOTED_BYTES = 1_000_000  # smallest graph that is noted, in bytes as sent
 PART = 0.1  # smallest share of the graph's bytes that a noted part has
-MOST = 20  # number of graphs that are noted in a trial: the largest
+MOST = 20  # most graphs that are noted in a trial; the largest are kept
 VISITS, DEPTH = 20_000, 10  # most objects examined in one graph; deepest nesting
-SAMPLED, MANY = 1_000, 1_000  # most tasks examined in a graph; most elements of a container to look into
+SAMPLED, MANY = 1_000, 1_000  # about how many tasks of a layer are examined; larger containers are only sized
 _NOTHING = (bool, int, float, complex, type, ModuleType)  # types whose values are small, or not sent
 _LEAVES = (str, bytes, bytearray, memoryview)
 # Arguments that hold the user's own arguments
@@ -90,8 +90,9 @@ class _Found:
 
 
 def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
-    """The part of a graph with most bytes. If no part has the share `PART`: all tasks together, or None for few tasks.
+    """The part of a graph with most bytes.
 
+    If no part has the share `PART`: all tasks together, or None if the graph has at most `SAMPLED` tasks.
     Adds the largest object to `sent_before`.
     """
     search = _Search()
@@ -286,7 +287,7 @@ def _is_task(value: Any) -> bool:
     return hasattr(type(value), "func") and hasattr(type(value), "args")
 
 
-# How to look into a value: the first kind that fits decides; without any, its attributes
+# How to look into a value: the first test that is true decides. If none is, the value's attributes are examined
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, _Place], Iterator[tuple[Any, _Place]]]], ...] = (
     (_is_a(Mapping), _of_mapping),
     (_is_a(list, tuple, set, frozenset), _of_collection),

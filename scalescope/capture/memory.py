@@ -61,7 +61,7 @@ NO_GPU = {
 def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, timeout_s: float = 20.0) -> Gathered:
     """Collect the samples that all system monitors took since a time on the scheduler's clock.
 
-    The memory of workers that share a process is counted once, for the first one.
+    The memory of workers that share a process is counted once, for the first one. Errors of calls become `warnings`.
     """
     gathered = Gathered()
     shipment = Shipment(process_samples, "memory_samples")
@@ -112,7 +112,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     shared = len(samples) - len({sample["process"] for sample in samples.values()})
     if shared:
         gathered.notes.append(
-            f"{plural(shared, 'worker')} shared a process with another worker; its memory is counted once"
+            f"{plural(shared, 'worker')} shared a process with another worker; the memory of a process is counted once"
         )
     return gathered
 
@@ -154,7 +154,7 @@ def _inside(asked: Iterable[Mapping[str, Any]]) -> Columns:
 
 
 def _same_calls(asked: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages of the events `SAME_CALL`: calls that several tasks of a prefix made with equal arguments."""
+    """Messages of the events `SAME_CALL`: calls that read something and that tasks in one process repeated."""
     seen = Counter[str]()
     found: dict[tuple[str, ...], Counter[str]] = {}
     for each in asked:

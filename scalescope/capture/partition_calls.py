@@ -135,7 +135,7 @@ class Noting:
 
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
-    """Note calls while the body runs. `modules` are those that the workload imports; they are loaded now."""
+    """Note calls while the body runs. `modules`: all that the workload imports; those with noted calls are loaded."""
     noting, uses_beam = Noting(), _used(BEAM, modules)
     try:
         for name in CALLS:

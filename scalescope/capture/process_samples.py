@@ -26,8 +26,8 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
     Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `pool` (`pool_threads`),
     `workers` and `first_worker` (their number and an address, on the scheduler), `interval_s` of the monitor, `samples`
     (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`), `inside`
-    (`InsideTasks.taken`) and `collections` (begin and end of full garbage collections). `take` fetches the last three,
-    and makes a monitored worker send its latest metrics to the scheduler.
+    (`InsideTasks.taken`) and `collections` (begin and end of full garbage collections). `take` fetches `pool` and the
+    last three, and makes a monitored worker send its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -58,7 +58,8 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
 async def beat(dask_worker: Any = None) -> None:
     """Send a heartbeat of a monitored worker, even while another heartbeat is on its way.
 
-    A heartbeat awaits the metrics of a GPU. If another one begins meanwhile, distributed's assertion ends the worker.
+    A heartbeat awaits the metrics of a GPU. If another one begins meanwhile, an assertion in the extension `spans` ends
+    the worker. So the method with the assertion, `collect_digests`, is replaced.
     """
     callback = dask_worker.periodic_callbacks.get("monitor")
     if not callback or callback.callback_time >= OFF_MS or not hasattr(dask_worker, "heartbeat"):
@@ -77,7 +78,7 @@ async def beat(dask_worker: Any = None) -> None:
 
 
 def pool_threads() -> int:
-    """Threads that a library (BLAS, OpenMP) starts for one call, as it or else the environment says; 0: unknown."""
+    """Threads that a library (BLAS, OpenMP) starts per call, by threadpoolctl or else the environment; 0: unknown."""
     pools = []
     if not _CALLERS.isdisjoint(sys.modules):
         with suppress(ImportError):  # threadpoolctl is installed in many environments

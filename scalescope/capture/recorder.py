@@ -550,11 +550,11 @@ class _Stolen(NamedTuple):
 
 
 class _Scattered:
-    """Data that a client scattered, or that existed before the recording."""
+    """Data that a client scattered, or (not `new`) that existed before the recording."""
 
     def __init__(self, state: Any, new: bool) -> None:
         self.nbytes, self.rows = int(getattr(state, "nbytes", 0)), array("i")
-        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # [] if older
+        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # empty if not new
 
 
 class _Attempts:
@@ -578,9 +578,10 @@ class _Attempts:
         self.confined: set[str] = set()  # prefixes whose restrictions have been logged as an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # number of waits and seconds, by prefix and action
         self.longest: dict[str, tuple[float, Any, str]] = {}  # longest task: seconds, key, call; by prefix
-        # By step that Dask fused into tasks, or by call under a random key: key and prefix of the first task with it
+        # By step (one that Dask fused into tasks, or a call under a random key): key and prefix of its first task
         self.steps: dict[Any, tuple[Any, str]] = {}
-        self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # tasks, seconds, by prefix, step, first prefix
+        # Tasks that repeated a step, and their seconds; by their prefix, the step, and the prefix of its first task
+        self.again: dict[tuple[str, str, str], tuple[int, float]] = {}
         self.scattered: dict[Any, _Scattered] = {}  # data that clients scattered, by key
         self.uses = 0  # number of uses of `scattered` data by tasks
         self.sent: dict[Any, int] = {}  # number of the graph (from 1) that brought a task, by key

@@ -196,7 +196,10 @@ class _Run:
         reply = self._remote("begin")
         self.recording.ahead_s = max(reply["time"] - time.time(), min(reply["time"] - before, 0.0))
         if reply["protocol"] != recorder.PROTOCOL:
-            raise CaptureError(f"the scheduler's recorder speaks protocol {reply['protocol']}, not {recorder.PROTOCOL}")
+            raise CaptureError(
+                f"the scheduler's recorder has protocol {reply['protocol']}, this Scalescope has {recorder.PROTOCOL}: "
+                "another release of Scalescope put it there"
+            )
         self.token = reply["recording"]
         self.recording.t_begin = reply["time"]
         if self.capture.drain_interval_s is not None:

@@ -33,7 +33,7 @@ _NEVER = ("tls", "preload", "preload-argv")
 
 
 def settings() -> dict[str, Any]:
-    """Facts of a trial: those of `VARIABLES` that are set, and settings of Dask that differ from its defaults."""
+    """Facts of a trial: those of `VARIABLES` that are set, and those of `_TREES` that differ from Dask's defaults."""
     usual = _defaults(len(dask.config.defaults))
     known = {name: value for name, value in _leaves(dask.config.config) if usual.get(name) != value}
     return {"variables": {name: os.environ[name] for name in VARIABLES if name in os.environ}, "dask_config": known}
@@ -46,7 +46,7 @@ def _defaults(modules: int) -> dict[str, Any]:
 
 
 def program() -> str:
-    """Digest of the script that runs and of its arguments; empty where there is none."""
+    """Digest of the script that runs and of its arguments; empty if there is no script file."""
     path = Path(getattr(sys.modules.get("__main__"), "__file__", None) or "")
     try:
         text = path.read_bytes()

@@ -89,7 +89,7 @@ def _text(module: ModuleType) -> str:
 
 @cache
 def _codes(module: ModuleType) -> list[bytes]:
-    """The compiled code of a module, preceded by the code of our modules that it imports."""
+    """The compiled code of a module, after that of our modules that it imports; empty if the loader has none."""
     get_code = getattr(module.__loader__, "get_code", None)
     if get_code is None:
         return []

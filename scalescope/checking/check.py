@@ -28,8 +28,8 @@ from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.recorded_graph import RecordedGraph
 
 PLAN = (
-    "To plan this, Dask must first compute values, such as the divisions for `set_index`; only that computation was "
-    "checked. With `divisions=` or `sorted=True`, Dask need not compute them."
+    "Dask cannot plan the whole graph before it has computed values, such as the divisions for `set_index`. Only the "
+    "computation of these values was checked. With `divisions=` or `sorted=True`, Dask need not compute them."
 )
 NOTED_BYTES = 1_000_000  # size of a graph, in bytes, from which its largest object is looked for
 
@@ -89,7 +89,7 @@ def collections_of(value: Any) -> list[Any]:
 def examined(
     given: Sequence[Any], seen: interception.Seen, about: str, threads: int | None
 ) -> tuple[Checked, RecordedGraph | None]:
-    """Check the given collections and the graphs in `seen`; also return the graph to schedule; None: not scheduled."""
+    """Check collections and the graphs in `seen`; return the result, and the graph to schedule or None."""
     graphs = [*seen.graphs]
     if given:
         with interception.intercepted(seen):
@@ -154,7 +154,7 @@ def _examined(
 
 
 def _together(graphs: Sequence[Planned]) -> dict[Any, Any]:
-    """Join graphs: in a later graph, results of earlier ones stand as `Kept`, and are replaced by their tasks."""
+    """Join graphs: where a later graph has a `Kept` result of an earlier one, take the task of the earlier one."""
     whole: dict[Any, Any] = {}
     for each in graphs:
         for key, node in each.graph.items():
@@ -178,7 +178,7 @@ def _layers(looked: Looked) -> tuple[Layer, ...]:
 
 
 def _inputs(graph: TaskGraph, made: Any) -> float:
-    """Bytes that tasks make or read; for a file or array that several tasks read, the bytes that these tasks read."""
+    """Bytes that tasks read, or make without inputs; of an array in the graph, only what its tasks read counts."""
     read = np.zeros(len(graph), dtype=bool)
     for task in np.flatnonzero(np.diff(graph.first) == 0).tolist():
         value = graph.nodes[task].value if isinstance(graph.nodes[task], DataNode) else None

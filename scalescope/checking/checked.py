@@ -90,7 +90,7 @@ class Checked(Mapped):
         told = "" if self.sizes_told > 0.995 else f" (sizes of {percent(1 - self.sizes_told)} of the tasks are assumed)"
         rows = [
             ("tasks", f"{self.tasks:,}"),
-            ("cap on workers", f"{self.cap:,} threads at most can work at once"),
+            ("cap on threads", f"at most {plural(self.cap, 'thread')} can work at once; more would idle"),
             ("critical path", f"{plural(self.critical_path, 'task')} one after another"),
             ("inputs", f"{size(self.input_bytes)}; all results {size(self.result_bytes)}{told}"),
             ("largest block", size(self.largest_block)),
@@ -108,9 +108,9 @@ class Checked(Mapped):
 
     def _memory(self) -> str:
         if self.memory is None:
-            return self.no_memory or "not asked for"
+            return self.no_memory or "unknown without a number of workers"
         shape = f"{plural(self.memory.workers, 'worker')} x {plural(self.memory.threads, 'thread')}"
-        return f"{size(self.memory.nbytes)} on {shape}; {size(self.memory.fullest)} on the fullest"
+        return f"{size(self.memory.nbytes)} in all on {shape}; {size(self.memory.fullest)} on the fullest worker"
 
     def table(self) -> ReportTable:
         from scalescope.report.table import ReportTable

@@ -18,14 +18,14 @@ from scalescope.model.large_part import LargePart
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.words import duration, plural, size
 
-MANY_TASKS = 100_000  # number of tasks from which the scheduler alone takes more than a minute
+MANY_TASKS = 100_000  # number of tasks from which a graph is reported: the scheduler alone takes more than a minute
 TASK_S = 0.001  # overhead of scheduler and worker for each task, in seconds
 FEW = 100  # fewest tasks of a layer whose block sizes are judged
 TINY, GOOD, LARGE = 1 << 20, 100 << 20, 1 << 30  # bytes of a block: too small; as Dask advises; too large
 SMALL = 16 << 20  # bytes; a layer that multiplies blocks is reported only if its blocks are smaller
 FEW_NAMES = 2_000  # number of layers up to which an array of all pairs of layers is small enough
 MULTIPLIED = 8  # smallest factor on the number of blocks that is reported
-LARGE_GRAPH = 10_000_000  # bytes of a graph from which Dask warns
+LARGE_GRAPH = 10_000_000  # bytes from which a graph is reported; Dask warns from there on, too
 DOUBT = 8  # factor by which an assumed size may be wrong
 COMPARED = 100_000  # most tasks of a graph in which equal calls are looked for
 LIST = 1_000  # most items of a list that is compared by its content
@@ -160,7 +160,8 @@ def _large_blocks(looked: Looked) -> Iterator[Finding]:
     yield Finding(
         "large-blocks",
         Severity.MEDIUM,
-        f"A block of `{key_split(name)}` has {size(block)}; each thread of a worker holds several at once.",
+        f"A block of `{key_split(name)}` has {size(block)}, and each thread of a worker usually holds several blocks "
+        "at once.",
         finer or "smaller chunks or partitions, of about 100 MiB",
         (Evidence("bytes of the largest block", round(block), "sizes"),),
         confidence=0.9 if looked.told[most] else 0.5,
@@ -244,8 +245,8 @@ def _twice(looked: Looked) -> Iterator[Finding]:
     yield Finding(
         "computed-twice",
         Severity.MEDIUM,
-        f"`{funcname(graph.nodes[most[0]].func)}` is called {len(most):,} times with equal arguments{at}; "
-        f"repeated without need: {plural(again, 'task')} in all.",
+        f"`{funcname(graph.nodes[most[0]].func)}` is called {len(most):,} times with equal arguments{at}. "
+        f"Tasks of the graph that only repeat another: {again:,}.",
         f"call it once and reuse the result, or make equal calls one task: `delayed({key_split(name)}, pure=True)`",
         (Evidence("tasks that repeat another", again, "graph"),),
         confidence=0.7,
@@ -285,14 +286,14 @@ def _is_given_data(node: Any) -> bool:
 
 
 def does_not_fit(fullest: float, limit: float, workers: int, threads: int) -> Finding | None:
-    """A finding if the results do not fit into the workers' memory. `limit`: bytes of memory of a worker."""
+    """A finding if results fill at least `TARGET` of a worker's memory of `limit` bytes (0: unknown); else None."""
     if not limit or fullest < TARGET * limit:
         return None
     return Finding(
         "does-not-fit",
         Severity.HIGH if fullest > limit else Severity.MEDIUM,
-        f"One of {plural(workers, 'worker')} holds {size(fullest)} of results at once. Its limit is {size(limit)}: "
-        f"from {size(TARGET * limit)} on it writes to disk.",
+        f"{'The worker' if workers == 1 else f'The fullest of {workers:,} workers'} holds {size(fullest)} of results "
+        f"at once. Its limit is {size(limit)}: from {size(TARGET * limit)} on it writes to disk.",
         f"`memory_limit` of {size(fullest / TARGET)}, or {math.ceil(workers * fullest / (TARGET * limit)):,} workers, "
         f"or smaller blocks",
         (Evidence("bytes on the fullest worker", round(fullest), "scheduled"), Evidence("limit", limit, "asked")),

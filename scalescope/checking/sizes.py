@@ -227,7 +227,7 @@ def _windows(array: Shape, window_shape: Any, axis: Any = None, **_: Any) -> Sha
     return Shape([*shape, *sizes], array.dtype)
 
 
-# NumPy functions for which `_small` fails, because their result depends on more than which axes are equally long
+# NumPy functions for which `_small` fails, because the result's shape depends on lengths, not just on equal lengths
 _ARRAY: dict[str, Callable[[Any, Any], Any]] = {
     "concatenate": _concatenated,
     "stack": _stacked,

@@ -69,7 +69,7 @@ async def explain_finding(
 
 @server.tool(annotations=READS)
 async def compare_runs(context: Context, run_a: RunId = "latest~1", run_b: RunId = "latest") -> BriefAnswer:
-    """Says why run B took longer or less long than run A: the seconds between them, divided without remainder."""
+    """Says why run B took longer or less long than run A: the difference in parts that add up to all of it."""
     return await _answer(context, "diff", run_a, run_b)
 
 

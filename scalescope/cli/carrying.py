@@ -35,7 +35,7 @@ def carry_out(
     prefect: bool | None = None,  # True: run as a flow; None: do so if a Prefect API is configured
     verbose: bool = False,  # True: show the log
 ) -> R:
-    """Carry out a sweep, a study or an isolation, and show its progress."""
+    """Carry out a sweep, a study or an isolation, and show its progress; ask before it runs another user's code."""
     saved = names_blocks(given)
     if prefect is None:
         found = orchestrator.installed()

@@ -53,7 +53,7 @@ def secret_of(folder: Path) -> str:
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    """Answers 404 to all but the files that may be seen."""
+    """Answers 404 unless the secret is right and the file lies in the folder of a run or study and is no raw record."""
 
     extensions_map = {  # noqa: RUF012 (as the base class has it)
         ".html": "text/html; charset=utf-8",

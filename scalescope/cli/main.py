@@ -126,7 +126,7 @@ def _options(
         bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Declares options that others handle: `run` removes `--debug`, `_version` ends the process."""
+    """Declares options that other functions handle: `run` removes `--debug`, `_version` ends the process."""
 
 
 @cache
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a ? stands for each character that the encoding lacks
+            stream.reconfigure(errors="replace")  # a ? replaces each character that the encoding lacks
     given = sys.argv[1:] if argv is None else argv
     status = run(given)
     if _command(given) == "run":  # the status is the script's; another Ctrl-C must not change it
@@ -176,7 +176,7 @@ def run(argv: Sequence[str]) -> int:
         try:
             commands = typer.main.get_command(app(_command(argv)))
             own = argv[: _script(argv, commands)]
-            debug = "--debug" in own  # `--debug` may stand at any position
+            debug = "--debug" in own  # `--debug` may be at any position
             arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
             commands.main(arguments, prog_name="scalescope")
         except SystemExit as end:  # Typer also turns an interrupt into SystemExit

@@ -1,6 +1,6 @@
 """Options of commands, made from declared parameters.
 
-A command is a function of `GivenOptions`, which `options(...)` makes, and of its own options. The `syntax` of a
+A command is a function of `GivenOptions` (made by `options(...)`) and of its own options. The `syntax` of a
 parameter says how it is written on the command line:
 
 - "": one option of the parameter's type; a flag for `bool`
@@ -141,7 +141,7 @@ class GivenOptions:
     cluster_options: Mapping[str, Any]  # values by field of the cluster
 
     def over(self, data: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Parameters by name: options override what a file gives; sections are merged."""
+        """Parameters by name: options override `data`, which a file gives; mappings are merged key by key."""
         merged = dict(data or {})
         for name, value in self.given.items():
             if name == ENVIRONMENT and isinstance(value, list):

@@ -25,7 +25,7 @@ from scalescope.own_code.cluster_watch import ClusterWatch, Group, Look
 from scalescope.report.hang_lines import WIDTH, flat, standing
 from scalescope.report.screen import stderr
 
-HELP = "↑ ↓ Enter look into, b back, w workers, s sort, f freeze, r report, q end"
+HELP = "↑ ↓ choose, Enter open, b back, w workers, s sort, f freeze, r report, q end"
 ARROWS = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[D": "b", "\x1b[C": "\n", "\x1b": "b", "\r": "\n"}
 KEY = re.compile(r"\x1b\[[A-D]|[\s\S]")  # a key as a terminal sends it
 NAME = 34  # most characters of a name
@@ -70,7 +70,7 @@ class KeyedDisplay:
             self._draw()
 
     def wait(self, seconds: float) -> None:
-        """Obey keys for `seconds`; `KeyboardInterrupt` ends the watch."""
+        """Obey keys for `seconds`; raises `KeyboardInterrupt` if a key ends the watch."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             ready, _, _ = select.select([self.keys], [], [], left)
@@ -163,7 +163,7 @@ def keyed(watch: ClusterWatch, live: Live, *, records: bool) -> Iterator[KeyedDi
 
 
 class Display(Protocol):
-    """Shows looks, and spends the pauses between them."""
+    """Shows each look at the cluster, and waits between looks."""
 
     wants_report: bool  # True if somebody asked for the report, which ends the watch
 

@@ -48,7 +48,7 @@ class Cluster(ABC, Generic[S]):
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
-        self.answered: set[object] = set()  # control planes that have answered any cluster of this driver
+        self.answered: set[object] = set()  # servers that answered a cluster of this driver; waited for when silent
         # The driver sets these attributes before `scale`:
         self.report: Callable[[str], object] = lambda text: None  # called with a sentence on what `scale` waits for
         self.groups: Mapping[str, int] = {}  # number of workers by worker group
@@ -94,7 +94,7 @@ class Cluster(ABC, Generic[S]):
         return ClusterError(f"the {self.kind} cluster is not open", next_step="call `open` first")
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The job script or manifest for a cluster of this size, if any; unknown values are words in capitals."""
+        """The job script or manifest for this size; unknown values are words in capitals. Empty if there is none."""
         return ""
 
     def losses(self) -> str:
@@ -128,7 +128,7 @@ class Cluster(ABC, Generic[S]):
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Call `passed` before and after each wait of this thread; yields False if a cluster cannot do so."""
+        """Context that calls `passed` before and after each wait of this thread; yields False if the cluster cannot."""
         yield False
 
     def time(self) -> float:
@@ -145,7 +145,7 @@ def registered(scheduler: Scheduler) -> list[WorkerState]:
 
 
 class LogTail(logging.Handler):
-    """Keeps the first line of the last `most` log records of level INFO or higher."""
+    """Keeps the first line of each of the last `most` records of logger `name`, from INFO up, that `keep` accepts."""
 
     def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
         super().__init__(logging.INFO)

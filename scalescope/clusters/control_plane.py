@@ -19,7 +19,7 @@ class ControlPlane:
     """A server to which questions go one at a time."""
 
     def __init__(self) -> None:
-        self.silent_s = 0.0  # longest silence in seconds; callers may set it to 0
+        self.silent_s = 0.0  # longest silence in seconds since a caller last set this to 0
         self.back_since = 0.0  # end of the last silence of `OUTAGE_S` or more, by the monotonic clock; 0: none yet
         self._silent_since = 0.0  # start of the current silence, by the monotonic clock; 0 if the server answers
 

@@ -16,7 +16,7 @@ from scalescope.clusters.trial_watch import BackgroundThread
 from scalescope.model.fault import LASTS_S, Fault
 from scalescope.model.records import Columns
 
-PROOF_S = 5.0  # seconds within which a killed process must be gone
+PROOF_S = 5.0  # seconds within which a killed process must be gone; else the fault counts as not proved
 THIEVES_PER_CPU = 4
 
 _SPIN = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"

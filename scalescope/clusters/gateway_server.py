@@ -52,7 +52,7 @@ class GatewayServer(ControlPlane):
             self.address, self.proxy_address = asyncio.run(_addresses(address, proxy_address, self._auth))
         except (ValueError, TypeError, ImportError) as error:
             raise UsageError(
-                "there is no login to a server of Dask Gateway",
+                "the address of a server of Dask Gateway, or the login to it, is missing or wrong",
                 where=address,
                 cause=str(error),
                 next_step="set cluster.address, or `gateway.address` and `gateway.auth` in Dask's configuration",
@@ -73,7 +73,7 @@ class GatewayServer(ControlPlane):
         return self.ask(lambda gateway: gateway.get_cluster(name), patience_s=patience_s)
 
     def running(self, name: str, patience_s: float = 0.0) -> bool:
-        """Whether a cluster of this name exists and was not stopped."""
+        """Whether a cluster of this name exists that has neither failed nor been stopped."""
         try:
             return self.report(name, patience_s).status not in _ENDING
         except ClusterError as error:

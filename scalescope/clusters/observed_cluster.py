@@ -60,7 +60,7 @@ class ObservedCluster(Cluster[S]):
             close_client(observer)
 
     def _wait(self, workers: int, threads: int, timeout_s: float) -> bool:
-        """Wait for exactly `workers` workers; return whether they are there within `timeout_s` seconds."""
+        """Wait for exactly `workers` workers of `threads` threads; return whether they are there within `timeout_s`."""
         client, deadline = self._open(), time.monotonic() + timeout_s
         while True:
             self._present = {str(address): int(number) for address, number in client.nthreads().items()}
@@ -122,7 +122,7 @@ def close_client(client: distributed.Client) -> None:
 
 
 def root_cause(error: BaseException) -> str:
-    """Text of the first exception in a chain."""
+    """Text of the first exception in a chain; for a `MemoryError`, what it means here."""
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, MemoryError):  # distributed read eight bytes of another protocol as a message length

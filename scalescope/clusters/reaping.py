@@ -73,7 +73,7 @@ def reap(*, dry_run: bool = False) -> list[Reaped]:
 
 
 def reap_here(backends: Collection[str], owner: Owner | None = None) -> list[Reaped]:
-    """Remove the remains on these backends of dead owners on this host, or of `owner`; return the results."""
+    """Remove what dead owners on this host left on these backends, or only what `owner` left; return the results."""
     dead = [lease for lease in leases.read_all()[0] if lease.owner.is_here and leases.is_owned(lease) is False]
     chosen = [lease for lease in dead if lease.backend in backends and owner in (None, lease.owner)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -120,7 +120,7 @@ def explain(lease: Lease) -> tuple[bool | None, str]:
     owned = leases.is_owned(lease)
     owner = f"process {lease.owner.pid} on {lease.owner.host.split()[0]}"
     if lease.owner.is_here:
-        unused = "could not remove it" if lease.owner.is_alive() else "is dead"
+        unused = "lives, but could not remove the resources" if lease.owner.is_alive() else "is dead"
         return owned, f"{owner} {'lives' if owned else unused}"
     if owned is False:
         return False, f"its time limit is over; its owner was {owner}"

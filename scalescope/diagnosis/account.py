@@ -17,7 +17,7 @@ from scalescope.diagnosis.evidence.timeline import occupied_from
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import IMPORT, SENDING
 
-MOST = 40  # most key prefixes, and most client lines, charged by name; many, as the costliest may differ between runs
+MOST = 40  # most prefixes, and most client lines, charged by name; large, since the costliest differ between runs
 MOST_FRAMES = 20  # most stacks read per prefix, the most sampled first
 
 _KINDS = {
@@ -54,7 +54,7 @@ def account(observation: Observation) -> Account:
 
 
 def _free(observation: Observation) -> float | None:
-    """Share of the host's CPU time that other processes left to the tasks; None if the host's load is not known."""
+    """Share of the host's CPU time that other processes left to the tasks; None if the records do not tell it."""
     here, metrics = host(observation), observation.metrics
     if here is None or metrics is None or not metrics.busy_time_s:
         return None
@@ -63,9 +63,9 @@ def _free(observation: Observation) -> float | None:
 
 
 def _before_running(observation: Observation) -> Iterator[tuple[str, PartKind, float]]:
-    """Yield prefix, kind, and share of the wait for that prefix in which inputs were fetched, unpacked or read.
+    """Yield prefix, kind, and share of the prefix's idle time in which inputs were fetched, unpacked or read.
 
-    A share refers to the time that the kinds before it left.
+    Shares apply one after the other: each refers to the time that the kinds before it left.
     """
     attempts = observation.measured
     names, place = codes(attempts.prefix)

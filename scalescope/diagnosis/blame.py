@@ -7,10 +7,10 @@
 | `client` | the line at which the client was (table `client`) |
 | all others | the part itself |
 
-Threads wait for a running task if its end had no slack (`scalescope.diagnosis.evidence.delays`), and for the client
-while the client's own code delays its next graph. Where neither is known, they wait for all running tasks. If a task is
-late, waiting for it is passed on to the delay that made it late. No delay is charged with more than it cost: P - 1
-threads for as long as it lasted.
+Idle threads wait for a running task if its end held something up (`scalescope.diagnosis.evidence.delays`), and for the
+client while the client's own code delays its next graph. Where neither is known, they wait for all running tasks. If a
+task is late, waiting for it is passed on to the delay that made it late. No delay is charged with more than it cost:
+P - 1 threads for as long as it lasted.
 
 If no task runs or is runnable, but some are known, threads wait for the scheduler. For each prefix it is known how long
 its tasks held their threads and waited (events with topic `waits`), but not when: this time is spread evenly over the
@@ -146,7 +146,7 @@ def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
 
 
 def _shared(whole: Floats, weights: Floats) -> Floats:
-    """Divide each bin by weights of shape (charges, bins); a bin without weights goes to the last charge."""
+    """Divide each bin of `whole` in proportion to `weights` of shape (charges, bins); if all are 0, to the last."""
     total = weights.sum(axis=0)
     weights[-1, total <= 0] = 1.0
     shared: Floats = weights / np.where(total > 0, total, 1.0) * whole
@@ -231,7 +231,7 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 
 
 def _doing(observation: Observation) -> tuple[tuple[str, ...], Ints]:
-    """Actions of the client in words, and the index of its action in each row of the table `client`."""
+    """Actions of the client in words; and for each row of the table `client`, the index of its action."""
     return codes([" at ".join(filter(None, (what, where))) for where, what in client_time(observation).doing])
 
 

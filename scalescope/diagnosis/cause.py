@@ -48,7 +48,7 @@ class Cause(Generic[Looked]):
     needs: str  # evidence that must be there before the cause is named
     ruled_out_by: str  # similar symptoms of other causes, and how to distinguish them
     remedy: str  # general advice, empty if there is none; a finding names the exact option or line
-    # Condition under which the remedy helps. A text says why none is checked: the evidence for the cause implies it.
+    # Condition under which the remedy helps. A text says why nothing is checked: the evidence for the cause implies it.
     premise: Premise[Any] | str = ""
     told_by: str = "half of the work, with the fix and without it"  # cheapest run that tells this cause from others
     link: str = ""  # address of a page with more; may be empty
@@ -63,7 +63,7 @@ class Cause(Generic[Looked]):
     precedence: int = LAST  # place among findings of equal severity; with `LAST`, worker time lost decides
     workers_unused: bool = False  # True if workers without a task are a symptom that a reproducer can count
     excusable: bool = False  # True if idle threads with this cause need not be a fault
-    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks for it in one trial or sweep
+    find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks for the cause in a trial or sweep
 
     def finds(self, function: Function) -> Function:
         self.find = function
@@ -82,11 +82,11 @@ class Cause(Generic[Looked]):
         shorter_s: float = 0.0,  # thread-seconds by which tasks get shorter, where the remedy changes T1
         client_s: float = 0.0,  # seconds that the client itself computes
         changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
-        least_s: float = 0.0,  # lower bound from the CPU seconds of the tasks and the cores of the host
+        least_s: float = 0.0,  # least seconds of the call: CPU seconds of the tasks / cores of the host
         remains_s: float = 0.0,  # seconds that the remedy itself needs
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
-        """Predicted effect of the remedy, limited by the remaining bound on the time; None if it is below `GAIN`."""
+        """Predicted effect of the remedy; None below `GAIN`, or without `predicts`. Terms not in `changes` limit it."""
         changes = self.changes if changes is None else changes
         # tasks that gave up their thread overlap with others: the sum of their durations can exceed the busy time
         work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))

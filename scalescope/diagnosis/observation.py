@@ -53,7 +53,7 @@ class Observation:
 
     @property
     def measured(self) -> Attempts:
-        """The recorded attempts; raises `ValueError` if there are none, which only causes `without_attempts` see."""
+        """Recorded attempts; `ValueError` if there are none: only causes with `without_attempts` see such trials."""
         if self.attempts is None:
             raise ValueError(f"trial {self.trial.key} has no attempts")
         return self.attempts
@@ -144,7 +144,7 @@ class Observation:
 
     @cached_property
     def emulated(self) -> bool:
-        """Whether the host kept up with the cluster that it emulated; if not, its times are used for no prediction."""
+        """Whether the host kept up with the cluster that it emulated; if not, the trial's times predict no gain."""
         limit = (self.trial.facts.get("cluster") or {}).get("limit")
         if not limit or self.metrics is None:
             return True
@@ -152,7 +152,7 @@ class Observation:
 
     @cached_property
     def host_load(self) -> Mapping[str, Any] | None:
-        """The load of the driver's host, if all workers are on it and its clock is real; None if not, or not known."""
+        """The load of the driver's host, if all workers run on it in real time; else None, also if it is not known."""
         facts = self.trial.facts.get("host") or {}
         here = {"127.0.0.1", "localhost", "::1", facts.get("hostname")}
         workers = zip(self.column("workers", "worker"), self.column("workers", "host"), strict=True)

@@ -49,7 +49,8 @@ FEWER_OPTIONS = {
     "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
 LEAST_BLOCK = 100  # fewest bytes of a block; files that would need smaller blocks are too small to divide
-ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # prefix of the names of calls that make arrays
+# Start of the names of calls that make arrays, and how to get more chunks from each; "at least N chunks" follows.
+ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
 BEAM_128 = PartitionRule(

@@ -45,7 +45,7 @@ class SweepCase:
         return self.measured + _measured(self.zero_length)
 
     def idle(self, summary: PointSummary) -> float:
-        """The share of worker time without a task to run that no finding of a trial explains."""
+        """Share of worker time, from 0 to 1, that had no task to run and that no finding of a trial explains."""
         total = summary.seconds(*WORKER_TIME)
         return self.idle_s(summary) / total if total > 0 else 0.0
 

@@ -26,7 +26,7 @@ from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
 CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # findings that make all times doubtful
-SHORT_S = 1.0  # thread-seconds per worker in real time; in shorter calls, lost time counts for `GROWING` only
+SHORT_S = 1.0  # thread-seconds per worker; if all calls of a real-time sweep take less, only losses in `GROWING` count
 # Codes of causes whose share of the time stays the same if there is more of the same work.
 GROWING = frozenset(
     {
@@ -72,7 +72,9 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     second = next((each for each in faults if not each.limits_trust), limit)
     other = causes.by_code().get(second.code) if second else None
     told = (
-        f"it is another cause than `{first.code}`" if other is None else f"it is `{other.code}` ({other.title.lower()})"
+        f"the cause is not `{first.code}`, but one that is not known"
+        if other is None
+        else f"it is `{other.code}` ({other.title.lower()})"
     )
     experiment = cause.told_by
     if limit is not None:
@@ -80,7 +82,7 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     elif first.gain and first.gain.change:
         experiment = "the same with " + ", ".join(f"`{name}={value}`" for name, value in first.gain.change.items())
     said = first.summary.removeprefix(PERHAPS)
-    return replace(first, summary=f"{PROBABLY}{said} If not, {told}; run {experiment}, to tell.")
+    return replace(first, summary=f"{PROBABLY}{said} If not, {told}. To tell, run {experiment}.")
 
 
 def _doubted(findings: Sequence[Finding], measured: Collection[str], had_cores: Set[str]) -> list[Finding]:
@@ -121,9 +123,10 @@ def _short(case: SweepCase) -> bool:
 
 
 def _in_proportion(finding: Finding, *, trifle: bool) -> Finding | None:
-    """The finding as it counts in a short trial; None if it is not worth a line.
+    """The finding as it counts in short trials; None if it is left out. Failures and deaths stay as they are.
 
-    Lost time is only information, unless more work would lose more; failures and deaths stay what they are.
+    A loss becomes information, unless it grows with the work (`GROWING`). If the trials are a trifle (`too-short`), a
+    growing loss becomes information, and any other is left out.
     """
     cause = causes.by_code().get(finding.code)
     if cause is None or not (cause is UNKNOWN or cause.parts not in ((), ("lost",))):
@@ -158,7 +161,7 @@ def _precedence(finding: Finding) -> int:
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
-    """Findings of trials by code and point, if at least half of the point's trials have it: not just one of three.
+    """Findings of trials by code and point; only those that at least half of the point's trials have.
 
     If any trial is valid, findings of severity `INFO` from invalid trials are left out.
     """

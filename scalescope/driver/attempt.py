@@ -85,7 +85,7 @@ def changes(
 
 
 def kept_result(result: Any) -> Any:
-    """The result of a workload as JSON; `LEFT_OUT` and the type stand for values that JSON cannot hold."""
+    """The result as JSON; a value that JSON cannot hold, or that is too long, becomes `LEFT_OUT` with its type."""
     carried = _carried(result)
     if carried is _NOTHING and isinstance(result, dict):  # keep the values that JSON can carry
         carried = _carried({str(name): _or_word(value) for name, value in result.items()})

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from scalescope.capture.client_thread import collection_deferred
+from scalescope.capture.deferred_collection import collection_deferred
 from scalescope.driver.channel import real_seconds
 
 # Seconds between checks of the parent. The pipe tells at once that the parent is gone, unless a forked sibling holds it

@@ -134,8 +134,8 @@ class OpenCluster:
             enough_s = min(STILL_S, limit_s / 2) if cluster.spec.real_time else STILL_S
             found = standing_tasks.standstill(ClientCalls(client), LAST_WORD_S, enough_s)
         except Exception:
-            logger.exception("the scheduler did not say where its tasks stand")
-            return "the scheduler did not say where its tasks stand", {}
+            logger.exception("the scheduler did not say which lines of code its tasks are running")
+            return "the scheduler did not say which lines of code its tasks are running", {}
         return found.sentence("" if cluster.spec.real_time else " of simulated time"), {STANDSTILL: found.to_mapping()}
 
     def idle(self) -> AbstractContextManager[None]:

@@ -244,7 +244,8 @@ class Driver:
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
         """Wait for a reply of type `wanted`.
 
-        The driver must send a message within `first_word_s`, then within the limit of each phase. `total_s` limits all.
+        Without `total_s`, the driver must send a message within `first_word_s`, then within the limit of each phase.
+        With `total_s`, only that limit counts: the reply must come within so many seconds.
         """
         now = time.monotonic()
         deadline = now + first_word_s

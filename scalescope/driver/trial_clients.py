@@ -14,7 +14,7 @@ from scalescope.clusters.observed_cluster import close_client
 
 
 def proof(asked: Mapping[str, str]) -> distributed.Security | None:
-    """Certificates for a client that a workload, such as Beam's runner, opens with the address of the cluster."""
+    """Certificates for a client that a workload or Beam's runner opens with this cluster's address; else None."""
     client = distributed.default_client()
     return client.security if asked["address"] == client.scheduler.address else None
 

@@ -71,7 +71,7 @@ class TrialRunner:
             attempt.error = describe(error)
             why = f"the driver could not run the trial: {attempt.error['message']}"
             if opened.cluster is not None and not opened.cluster.is_whole():
-                why = f"a process of the {opened.cluster.kind} cluster ended during the trial, such as its scheduler"
+                why = f"a process of the {opened.cluster.kind} cluster, such as its scheduler, ended during the trial"
             attempt.problem = self._outage(attempt) or why
         self.function = None
         return attempt
@@ -209,7 +209,7 @@ class _Watches:
 
 
 def _result(workload: Workload, client: distributed.Client, point: Point, attempt: Attempt) -> Any:
-    """The workload's result; None if the workload raised, which is noted in the attempt."""
+    """The workload's result; None if it raised, which is noted in the attempt. Re-raises `InfrastructureError`."""
     connection = client.scheduler_comm
     try:
         return workload.run(client, **point.params)

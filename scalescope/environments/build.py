@@ -108,7 +108,7 @@ def _key(environment: Environment) -> str:
 
 
 def _from_cache(environment: Environment, folder: Path, says: Callable[[str], None]) -> tuple[Manifest, bool]:
-    """The cached environment, and whether this call built it; this process keeps its lock until the process ends."""
+    """The manifest of an environment, and whether this call built it; holds the lock `USE` until this process ends."""
 
     def waiting() -> None:
         says(f"Waiting for another process that builds or removes environment {_shown(environment)}")

@@ -45,7 +45,8 @@ def releases(package: str, *, first: str = "", last: str = "", python_version: s
     """The releases of a package that can be installed, oldest first, from version `first` to `last` (empty: all).
 
     uv cannot list releases, and pip might use another index: uv is asked for the newest release, then for the newest
-    before that, and so on (0.1 s each). Yanked releases are left out, and those without wheels if others have wheels.
+    before that, and so on (0.1 s each), for at most `MAX_RELEASES`. Pre-releases and yanked releases are left out, and
+    those without wheels if others have wheels.
     """
     if not _NAME.match(package):
         raise InvalidField("package", package, "the name of a package")

@@ -29,7 +29,7 @@ def write_patch(found: Fix) -> Path:
 
 
 def keep(found: Fix, subject: Subject) -> None:
-    """Keep the proven patches of a program with these arguments, so that `apply_kept` need not prove them again."""
+    """Keep the proven patches of a program and its arguments, so that `apply_kept` need not prove them again."""
     files = {
         str(found.root / name): {"before": _digest(found.before[name]), "after": content.decode("latin-1")}
         for name, content in found.after.items()

@@ -106,7 +106,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
     if not sometimes and (more := set(patched.written) - always):
         found.append(f"the patched script also wrote {min(more)}")
     if {patched.gone} != {each.gone for each in originals}:
-        found.append("the patched script removed other files")
+        found.append("the patched script did not remove the same files as the original")
     for name in sorted(always & set(patched.written)):
         known = {each.digests[name] for each in originals}
         if patched.digests[name] in known:
@@ -122,7 +122,7 @@ def _files(originals: Sequence[Outcome], patched: Outcome, found: list[str], var
 def _values(
     originals: Sequence[Outcome], patched: Outcome, found: list[str], varies: list[str], *, fewer: bool
 ) -> None:
-    """Compare the values that the client got; their order and times do not matter."""
+    """Compare the values that the client got, and how often; when and in which order it got them does not matter."""
     known, now = [Counter(each.values) for each in originals], Counter(patched.values)
     always, ever = known[0], known[0]
     for each in known[1:]:

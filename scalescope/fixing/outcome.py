@@ -23,7 +23,7 @@ GUARD = "SCALESCOPE_GUARD"  # environment variable that the startup of the guard
 MAIN = f"{GUARD}_MAIN"  # the startup sets it to the id of the process whose client is watched
 STARTUP = Path(__file__).parent / "startup"
 LOOK_S, MEMORY_S = 0.02, 0.2  # seconds between two looks at the process, and at the memory of its tree
-MOST_TEXT = 20_000_000  # bytes of output that are compared
+MOST_TEXT = 20_000_000  # most bytes of each output that are compared; the rest is left out
 
 
 class SideEffect(UsageError):
@@ -173,7 +173,7 @@ def _memory(pid: int) -> int:
 
 
 def _roots(folder: Path) -> list[str]:
-    """Where a script may write: its copies, devices, and folders of caches that libraries can make again."""
+    """Where a script may write: its copies, devices, caches, Dask's configuration, and records of scripts."""
     home = os.path.expanduser("~")
     kept = [os.path.join(home, ".cache"), os.path.join(home, ".config", "dask"), str(records())]
     return [f"{os.path.realpath(each)}/" for each in (str(folder), *kept)] + ["/dev/", "/proc/"]

@@ -79,7 +79,7 @@ def prove(
     values: Values = "same",  # which values the patched script's client gets, compared with the original
     virtual: bool = False,  # True: all times, also that of `recorded`, are on a simulated cluster's clock
 ) -> Proof:
-    """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
+    """Run pairs until the patch is clearly faster, or is not faster, or results differ, or the budget is used."""
     originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}
     varies: list[str] = []
     looks, level = LOOKS, sequential.level(ALPHA, LOOKS)

@@ -67,16 +67,16 @@ def fix(
 ) -> Fix:
     """Find proven patches of a script; the user's own files are not changed.
 
-    Raises `UsageError` for what cannot be run several times, and `SideEffect`.
+    Raises `UsageError` for a program that cannot be patched or if `agrees` returns False, and `SideEffect`.
     """
     subject = program if isinstance(program, Subject) else Subject.of(program)
-    budget = f"{SCRIPTS} times its own time" if budget_s is None else duration(budget_s)
+    budget = f"{SCRIPTS} times as long as the first run" if budget_s is None else duration(budget_s)
     often = f"{2 * FEWEST} times or more ({2 * HOPELESS} if the patch makes it slower)"
     if subject.virtual:
         often = "twice or more"
     says(
-        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch {often}, half of "
-        f"these runs without the patch, for up to {budget}."
+        f"{subject.name} runs in copies of {subject.root}: once to record it, then {often} for each patch. Half "
+        f"of these runs are without the patch. The runs for a patch take up to {budget}."
     )
     if not agrees():
         raise UsageError("nothing was run")
@@ -196,7 +196,7 @@ class _Fixing:
     def _next(
         self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
     ) -> Tried | None:
-        """The first patch that is proven; the lists collect the patches and findings before it."""
+        """The first proven patch, or None; the lists get the patches that failed and the findings without a patch."""
         for finding in record.findings:
             reasons: list[str] = []
             is_tried = False
@@ -244,7 +244,8 @@ class _Fixing:
                     now = current.values.get(answer.name)
                     if not self.subject.workload.endswith(f":{answer.function}") or not isinstance(now, int):
                         reasons.append(
-                            f"not here, because `{answer.name}` is given by the caller of `{answer.function}`"
+                            f"not here, because `{answer.name}` is a parameter of `{answer.function}`: "
+                            "its callers choose it"
                         )
                         continue
                     values: dict[str, Scalar] = {answer.name: answer.change(now)}
@@ -298,7 +299,7 @@ class _Fixing:
         return Guarded(self.folder, made, self.side_effects)
 
     def _file(self, finding: Finding) -> Path | None:
-        """The file of a finding, relative to the folder; the script itself where the finding names none."""
+        """The finding's file relative to the folder (by default the script); None unless exactly one file fits."""
         place = finding.place
         script = self.subject.file
         if place is None or place.file == script.name:

@@ -72,7 +72,8 @@ class Subject:
 
         `cluster`: kind or specification of a cluster of this machine. Empty: a `LocalCluster`.
 
-        Raises `InvalidField` for values that the function does not take.
+        Raises `InvalidField` for values that the function does not take or a cluster elsewhere, and `UsageError` for a
+        built-in workload or a function in another folder.
         """
         from scalescope import workloads
 
@@ -157,6 +158,8 @@ def _module(name: str, folder: Path) -> Path:
     place = folder.joinpath(*name.split("."))
     found = [each for each in (place.with_suffix(".py"), place / "__main__.py") if each.is_file()]
     if not found:
-        known = "it is installed elsewhere" if "." not in name and find_spec(name) else "no such file exists"
-        raise UsageError(f"{name} is no module of this folder", where=str(folder), cause=known, next_step=NEXT_STEP)
+        path = name.replace(".", "/")
+        known = f"neither {path}.py nor {path}/__main__.py exists"
+        known = "it is installed elsewhere" if "." not in name and find_spec(name) else known
+        raise UsageError(f"this folder has no module {name}", where=str(folder), cause=known, next_step=NEXT_STEP)
     return found[0]

@@ -79,5 +79,5 @@ def _seen(isolation: Isolation) -> Iterator[tuple[str, bool]]:
         seen = [*seen[: SEEN_SHOWN // 2], *seen[-SEEN_SHOWN // 2 :]]
     for position, item in enumerate(seen):
         if left_out > 0 and position == SEEN_SHOWN // 2:
-            yield f"({left_out} more between these)", False
+            yield f"({plural(left_out, 'trial')} left out here)", False
         yield f"{sentence(item.trial)} → {'symptom' if item.shows else 'fine'}", item.shows

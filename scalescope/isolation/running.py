@@ -38,7 +38,7 @@ from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
-WHAT = "result"  # name that errors give the folder to write
+WHAT = "result"  # what error messages call the folder to write
 NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)

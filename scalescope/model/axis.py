@@ -28,7 +28,7 @@ def value(text: str) -> Scalar:
 
 
 def read(where: str, text: str) -> list[Scalar]:
-    """Read `1,2,4`, `1..8` and `50..300:50`, mixed with commas; a range includes its end."""
+    """Read `1,2,4`, `1..8` and `50..300:50`, alone or joined by commas; a range includes its end."""
     return [each for part in text.split(",") for each in _part(where, text, part.strip())]
 
 

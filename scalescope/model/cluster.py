@@ -27,7 +27,7 @@ def _kind(name: str, reference: str, found: object) -> type[ClusterSpec]:
     raise TypeError(f"expected a class of ClusterSpec whose `kind` is {name}")
 
 
-# Specifications by kind of cluster, in the order of display: kinds on this machine first, the cheapest first
+# Specifications by kind of cluster, in the order of display: kinds on this machine first, the cheapest of them first
 _OWN = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
     "light": "scalescope.clusters.light.spec:LightSpec",
@@ -56,7 +56,7 @@ _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs"
 class Text(Parameter):
     """A parameter that is text of a certain form, or several such texts."""
 
-    accepts: Callable[[str], object] = bool  # called with each text that is not empty; true: it is allowed
+    accepts: Callable[[str], object] = bool  # called with each text, but not if the only one is empty; true: allowed
     allowed: str = "text"  # allowed form, in words that follow "expected"
     separator: str = "\n"  # separator of several texts that are given as one
 
@@ -121,7 +121,7 @@ class ClusterSpec:
         return ["-c", self.kind, *(word for name, value in plain for word in ("--cluster-option", f"{name}={value}"))]
 
     def of_site(self) -> dict[str, str]:
-        """The fields with this machine's default, and the file that sets it, or `environment`."""
+        """By name of each field that has this machine's default: the file that sets the default, or `environment`."""
         site = self.site_config()
         return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
 
@@ -186,7 +186,10 @@ class ClusterSpec:
         """Raise `InvalidField` for a point that this cluster can never have."""
 
     def check_room(self, sizes: Iterable[tuple[int, int]], says: Callable[[str], object]) -> None:
-        """Raise `ClusterError` if even the empty system is too small for these points (workers, threads of each)."""
+        """Raise `ClusterError` if even the empty system is too small for one of `sizes` (workers, threads per worker).
+
+        `says` is called with a text if the check has to wait.
+        """
 
     def to_mapping(self) -> dict[str, Any]:
         given = asdict(self).items()

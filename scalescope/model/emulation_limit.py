@@ -30,7 +30,7 @@ class EmulationLimit(Mapped):
         return f"trustworthy up to {workers} workers for tasks of at least {number(self.shortest_task_s(workers), 2)} s"
 
     def beyond(self, tasks: int, makespan_s: float) -> str:
-        """Reason why a trial cannot be trusted; may be empty."""
+        """Reason why a trial cannot be trusted; empty if it can."""
         share = tasks * self.seconds_per_task / makespan_s
         if share <= self.tolerance:
             return ""

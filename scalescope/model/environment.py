@@ -47,7 +47,7 @@ class Environment:
     # the present environment.
     text: str = ""
     name: str = ""  # the user's name for it; may be empty, and is no part of its identity
-    python: str = ""  # path of the interpreter by which the environment was named; else empty
+    python: str = ""  # path of the interpreter, if the text names one; else empty
     python_version: str = ""  # requested version of Python, such as 3.11; empty: the present one
     requirements: tuple[str, ...] = ()  # requirements to install, normalised and sorted
 
@@ -133,7 +133,7 @@ def split_repository(requirement: str) -> RepositoryRequirement | None:
 
 
 def requirement(name: str, version: str) -> str:
-    """Requirement that installs this version again; one from a repository ends with `git+ADDRESS@COMMIT`."""
+    """Requirement that installs a version again; a version from a repository ends with `git+ADDRESS@COMMIT`."""
     _, git, place = version.rpartition("git+")
     return f"{name}@{git}{place}" if git else f"{name}=={version}"
 
@@ -145,7 +145,8 @@ def _with_extras(match: re.Match[str]) -> str:
 
 def _refusal(token: str) -> str:
     if token.startswith("-"):
-        return "options are refused: they could run foreign code or read files. uv still applies its own settings"
+        why = "options are refused: they could run foreign code or read files"
+        return f"{why}. Set options in uv's own settings, which apply here"
     if ";" in token:
         return "markers are not allowed: an environment is built for this machine, so leave out what it does not need"
     if "://" in token or "@" in token:

@@ -94,7 +94,7 @@ class Patch(Mapped):
     """A remedy that `scalescope fix` wrote and tried."""
 
     diff: str  # diff of files, or of settings
-    proof: str  # result of the runs with and without the patch, without a full stop
+    proof: str  # result of the runs with and without the patch; has no full stop
     proven: bool
 
 

@@ -29,10 +29,10 @@ class LargePart(Mapped):
         """Describe the part; `size` is `nbytes` in words."""
         each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" in `{self.layer}`"
         at = f", sent at {self.where}" if self.where else ""
-        return f"Most of it is {self.what}{each} ({self.kind}, {size}{at})."
+        return f"Its largest part is {self.what}{each} ({self.kind}, {size}{at})."
 
 
 def graph_bytes(message: Mapping[str, Any]) -> int:
-    """Bytes of the packed graph in a client's message `update-graph`; until 2024.8, its key `graph_frames`."""
+    """Bytes of the packed graph in a client's message `update-graph` (in `graph_frames` until distributed 2024.8)."""
     frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
     return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))

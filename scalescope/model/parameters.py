@@ -39,7 +39,7 @@ class Parameter:
     minimum: float | None = None  # smallest number allowed
     maximum: float | None = None  # largest number allowed
     examples: tuple[Any, ...] = ()  # values to show in a form
-    names: str = ""  # kind of things of which the value is the name, such as `workload`; a form can offer them
+    names: str = ""  # what the value names, such as `workload`; a form can offer all names of this kind
     # JSON Schema of a value besides its type and bounds, so that a form can refuse a wrong value
     schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes

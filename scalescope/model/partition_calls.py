@@ -9,7 +9,7 @@ from scalescope.model.mapping import Mapped
 BAG, CREATE, FROM_PANDAS = "dask.bag.from_sequence", "apache_beam.Create", "dask.dataframe.from_pandas"
 READ_TEXT, READ_CSV = "dask.bag.read_text", "dask.dataframe.read_csv"
 DIVIDED = (BAG, CREATE, FROM_PANDAS)  # calls that take a number of partitions
-# Dask configuration key: fewest partitions that each of these calls makes, if there are as many items
+# Dask configuration key: fewest partitions that each call of `DIVIDED` makes, if there are as many items
 NPARTITIONS = "scalescope.npartitions"
 
 

@@ -1,4 +1,4 @@
-"""Tables whose rows installed packages extend by entry points (docs/plugins.md)."""
+"""Tables to which installed packages add rows by entry points (docs/plugins.md)."""
 
 from __future__ import annotations
 

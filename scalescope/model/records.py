@@ -188,7 +188,7 @@ def empty(table: str) -> Columns:
 
 
 def from_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Columns:
-    """Columns from rows; a row may lack some of them."""
+    """Columns from rows; where a row lacks a column, the column has 0 or an empty text."""
     rows = list(rows)
     return {
         name: [row.get(name, "") for row in rows] if kind == "str" else array(kind, [row.get(name, 0) for row in rows])
@@ -197,7 +197,7 @@ def from_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Columns:
 
 
 def complete(table: str, columns: Mapping[str, Any], rows: int) -> Columns:
-    """All columns that the table declares, in that order; missing ones are zeros or empty texts."""
+    """All columns that the table declares, in its order; missing ones are zeros or empty texts."""
     return {name: columns[name] if name in columns else _zeros(kind, rows) for name, kind in TABLES[table].items()}
 
 

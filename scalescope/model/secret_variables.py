@@ -43,7 +43,7 @@ def refuse_secrets(field: str, value: Mapping[str, Any], next_step: str) -> None
 
 
 def secret_values(secrets: Mapping[str, str], block: str) -> dict[str, str]:
-    """Contents of the variables, by name of the secret; `block` is the Prefect block that keeps contents."""
+    """Contents of the variables, by name of the secret; `block`: the Prefect block that could hold them instead."""
     missing = [variable for variable in secrets.values() if variable not in os.environ]
     if missing:
         raise UsageError(

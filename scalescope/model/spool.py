@@ -9,7 +9,7 @@ that zlib compressed (its checksum detects damage) and little-endian numbers:
 | numbers | type code, items |
 | numbers in runs | type code, items, length of each run |
 | text | `str`, texts joined by NUL |
-| text that repeats | `str`, distinct texts joined by NUL, number of the text of each row; -1: as in its first column |
+| text that repeats | `str`, distinct texts joined by NUL, number of each row's text (-1: that of the first column) |
 
 A column that a chunk lacks is zeros or empty texts. A writer that dies leaves at most one incomplete chunk, at the end.
 """
@@ -41,7 +41,8 @@ def unwritable(path: Path, cause: object) -> CaptureError:
         "the raw records of a trial could not be written",
         where=str(path),
         cause=str(cause),
-        next_step="make room there, or set TMPDIR to another folder; the same command then goes on with this trial",
+        next_step="free space there, or set TMPDIR to another folder; then repeat the command, which continues with "
+        "this trial",
     )
     error.ends_run = True
     return error

@@ -91,6 +91,6 @@ class Standstill(Mapped):
             held = f"{verb}{'s' * (each.tasks == 1)}"
             held += f" {each.tasks:,} of {self.threads:,} threads" if each.holds else " without a thread"
             call = f", in {each.call}" if each.call else ""
-            yield f"{what} {held} at {each.where or 'a library'}{call}"
+            yield f"{what} {held} {f'at {each.where}' if each.where else 'in a library'}{call}"
         if self.ready:
             yield f"{self.ready:,} {'task waits' if self.ready == 1 else 'tasks wait'} for a thread"

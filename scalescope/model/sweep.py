@@ -422,7 +422,7 @@ def _sorted_values(
 
 
 def axis_values(name: str, given: object) -> tuple[Scalar, ...]:
-    """Values of an axis (`axis.values`), each once; the text of an environment is one value."""
+    """Values of an axis (`axis.values`). The text of an environment is one value. A repeated value is refused."""
     where = f"axes.{name}"
     if not given and isinstance(given, list | tuple):
         raise InvalidField(where, given, "at least one value")

@@ -1,4 +1,4 @@
-"""The state of a trial, apart from `model.trial` since the process of a user's script imports little."""
+"""The state of a trial; not in `model.trial`, because the process of a user's script must import little."""
 
 from enum import StrEnum
 

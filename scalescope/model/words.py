@@ -34,7 +34,7 @@ _HALF, _TWICE = 0.505, 1.995  # a change outside these bounds is written as a fa
 def change(ratio: float) -> str:
     """A factor in words: `5.1 % higher`, `0.4 % lower`, `12 times as high`, `equal`."""
     if math.isinf(ratio):
-        return "above 0, not 0"
+        return "above 0 instead of 0"
     if not _HALF < ratio < _TWICE:
         return f"{number(ratio)} times as high"
     share = 100 * (ratio - 1)

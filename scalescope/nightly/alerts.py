@@ -100,11 +100,13 @@ def line(alert: Alert) -> str:
     worst, more = alert.changes[0], len(alert.changes) - 1
     others = f" and {more} more" if more else ""
     size = change(worst.ratio) if worst.ratio else "worse"
-    return f"{worst.series.words}{others}: {worst.series.metric} {size} since {alert.culprit.line}"
+    culprit = alert.culprit
+    cause = f"since {culprit.line}" if culprit.found else f"tonight. The cause: {culprit.line}"
+    return f"{worst.series.words}{others}: {worst.series.metric} {size} {cause}"
 
 
 def explains(alert: Alert, changed: str) -> bool:
-    """Whether an alert's cause is among changes of packages, as `mixtures.difference` writes them."""
+    """Whether an alert's cause is among changes of packages (`culprits.changed_packages`, joined by commas)."""
     both = set(alert.culprit.changed.split(", ")) & set(changed.split(", "))
     return any(each.split()[0] == alert.culprit.package for each in both) or alert.culprit.changed == changed
 
@@ -157,7 +159,7 @@ def summary(alert: Alert) -> str:
     blocks = [
         f"**{markdown_text(line(alert))}**",
         markdown_list("What got worse", rows).strip(),
-        f"**Brought by** {markdown_text(culprit.line)}",
+        f"**{'Brought by' if culprit.found else 'The cause:'}** {markdown_text(culprit.line)}",
         f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
         f"All changes between the two environments: {markdown_text(culprit.changed)}",
         f"If the cause has a fix, this proves it and writes the patch:\n\n```sh\n{fix}\n```"

@@ -40,7 +40,7 @@ HAMPEL_NIGHTS, HAMPEL = 5, 5.0
 DRIFT_NIGHTS = 28  # nights that are searched for a drift
 MAD = 1.4826  # standard deviation of normal noise, in units of its median absolute deviation
 _ROUNDING = 1e-9  # relative noise assumed for a series without noise
-_SMALLEST = 0.01  # share of the largest value that replaces 0 on the log scale
+_SMALLEST = 0.01  # share of the largest value; replaces smaller values, since 0 has no logarithm
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def find_changes(values: Sequence[float], effect: float = EFFECT) -> list[Change
 def find_drift(values: Sequence[float]) -> Change | None:
     """A slow change over the last four weeks without a step, or None.
 
-    It is the median slope (Theil 1950, Sen 1968) since the last change point, if it amounts to `EFFECT` and its 95 %
-    interval excludes 0. `index` is then the first night; `before` and `after` are the ends of the line.
+    It is the median slope (Theil 1950, Sen 1968) since the last change point, if it amounts to `EFFECT` over at least
+    `DRIFT_NIGHTS` / 2 nights and its 95 % interval excludes 0. `index` is the first night; `before` and `after` are the
+    ends of the line.
     """
     series = _Series(_checked(values))
     first = max([0, *series.changes, len(series.logs) - DRIFT_NIGHTS])
@@ -156,7 +157,7 @@ class _Series:
         return length, mean, squares, products
 
     def difference(self, begin: int, at: Ints, end: int) -> tuple[Floats, Floats, Floats]:
-        """For each night `at`: the mean from it on minus the mean before, its standard error and normal deviate."""
+        """For each night `at`: mean from it on minus mean before, standard error, normal deviate (0: too small)."""
         low, high = np.maximum(begin, at - WINDOW), np.minimum(end, at + WINDOW)
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)

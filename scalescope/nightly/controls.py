@@ -14,7 +14,7 @@ from scalescope.nightly.night_record import Measured, Night, NightlySeries, Nigh
 from scalescope.workloads.suite import CONTROLS
 
 METRIC = "work_s"  # metric of controls, whatever metric the night compares: the time inside tasks
-CLEAR = 2.0  # smallest move of a control, in scaled median absolute deviations; less over several nights
+CLEAR = 2.0  # smallest move of a control that counts, in scaled median absolute deviations / sqrt(new nights)
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def explaining(
     before: Sequence[Night],
     since: Sequence[Night],
 ) -> ControlMove | None:
-    """The control with the largest move that explains a series' change up to a remainder of `smallest`, a share.
+    """Of the controls that explain a series' change but for a share of at most `smallest`, the one that moved most.
 
-    `effect` is the logarithm of that change, positive if worse; `since` are the nights since it, without tonight.
-    A control counts if it ran on the same hardware and kind of cluster and moved clearly, by at least half of
-    `smallest`.
+    `effect` is the logarithm of the change, positive if worse; `before` and `since` are the nights before and since it,
+    without tonight. A control counts if it ran on the same hardware and kind of cluster and moved clearly, by at least
+    half of `smallest`.
     """
     same = [each for each in tonight.measured if is_control(each.series) and _place(each.series) == _place(moved)]
     moves = [

@@ -35,7 +35,7 @@ class IssueTracker(Protocol):
         """Start of the addresses of its issues."""
 
     def find(self, alert: str, marker: str) -> tuple[str, str] | None:
-        """Address and text of the issue of an alert, open or closed; its text holds `marker`."""
+        """Address and text of the issue of an alert, open or closed, whose text holds `marker`; None without one."""
 
     def open(self, alert: str, title: str, text: str) -> str:
         """Open an issue, and return its address."""
@@ -110,7 +110,7 @@ def _tell(alert: Alert, tracker: IssueTracker) -> Alert:
         tracker.comment(address, hide(text), closed=None if ongoing else True)
     elif found := tracker.find(alert.id, f"Alert `{alert.id}`"):
         address, text = found
-        if alert.night not in text:  # else the same night opened the issue, but stopped before it stored that
+        if alert.night not in text:  # else the same night opened the issue, but stopped before it stored the address
             again = f"Found again by night `{alert.night}`.\n\n{alerts.summary(alert)}"
             tracker.comment(address, hide(again), closed=False)
     else:

@@ -32,7 +32,7 @@ class LastNight:
 
 
 def last_night(store: Store, history: str, within_h: float) -> LastNight:
-    """Whether a night of a history has ended within the last `within_h` hours and measured something."""
+    """The last night of a history that measured something; `late` if it ended more than `within_h` hours ago."""
     nights = night_record.nights(store, history)
     whole = [night for night in nights if night.study.finished_at and night.record.measured]
     since = nights[nights.index(whole[-1]) + 1 :] if whole else nights
@@ -46,7 +46,7 @@ def last_night(store: Store, history: str, within_h: float) -> LastNight:
     ago_h = (datetime.now(UTC) - datetime.fromisoformat(last.study.finished_at)).total_seconds() / 3600
     late = ago_h > within_h
     ended = f"it ended {moment(last.study.finished_at)}, {number(ago_h)} hours ago"
-    more = f", which is more than {number(within_h)}" if late else ""
+    more = f", which is more than {number(within_h)} hours" if late else ""
     first = f"The last night of {history} that measured something is {last.id}; {ended}{more}."
     return LastNight(late, " ".join([first, *parts]))
 

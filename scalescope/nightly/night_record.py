@@ -162,6 +162,7 @@ class Culprit(Mapped):
     changed: str = ""  # all differences between the two environments
     changelog: str = ""  # address of the changelog
     studies: tuple[str, ...] = ()  # ids of the `find-release` studies
+    found: bool = True  # False if no cause was found; `line` then says why
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,10 @@ def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
 
 
 def left_out(asked: NightlyParameters) -> list[str]:
-    """Workloads of the suite for which the present environment lacks packages, and how to install these."""
+    """Workloads of the suite for which the present environment lacks packages, and how to install these.
+
+    Empty if the user named workloads or another environment.
+    """
     entries = [] if asked.workloads or asked.environment else SUITE
     return [f"{entry.workload}: {why}" for entry in entries if (why := _lacks(entry))]
 
@@ -134,7 +137,8 @@ def expected(study: Study, turns: Sequence[tuple[int, SuiteJob]], past: Sequence
     like = [night.elapsed_s for night in past if night.study.finished_at and digest(night.study.question) == same]
     if like:
         minutes = median(like[-LIKE:]) / 60
-        return f"About {number(minutes)} minutes, as the last {plural(len(like[-LIKE:]), 'night')} of this kind"
+        nights = plural(len(like[-LIKE:]), "night")
+        return f"About {number(minutes)} minutes, the median of {nights} with these parameters"
     minutes = sum(RUN_S[job.asked.small] if job.cluster.real_time else VIRTUAL_RUN_S for _, job in turns) / 60
     return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')} (a rough estimate for a first night)"
 

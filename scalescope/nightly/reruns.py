@@ -115,17 +115,18 @@ class Reruns:
         try:
             if len(names) > 1:
                 if not self.minutes:
-                    return Culprit("Not searched: the time for reruns was used up.", changed=changed)
+                    return Culprit("Not searched: the time for reruns was used up.", changed=changed, found=False)
                 found = self._among_packages(change, before, after)
                 studies.append(found.study_id)
                 if found.alarm:
-                    return Culprit(f"Not found among {len(names)} packages: {found.line}", changed=changed)
+                    why = f"Not found among {len(names)} packages: {found.line}"
+                    return Culprit(why, changed=changed, found=False)
                 names = [found.result["first_bad"]["label"].split()[0]]
             [package] = names
             culprit = self._release(change, package, before, after, studies)
             return replace(culprit, changed=changed, studies=tuple(studies))
         except FAILURES as error:
-            return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies))
+            return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies), found=False)
 
     def _among_packages(self, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
         with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +165,10 @@ class Reruns:
         return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
-        """Whether another change's culprit explains this one: with its last good release, a rerun must undo it."""
+        """Whether another change's culprit explains this one.
+
+        It does if no other package differs, or if a rerun with the culprit's last good release undoes this change.
+        """
         if not found.package:
             return False
         without, good_without = (

@@ -55,6 +55,11 @@ from scalescope.studies.running import REPORT, StudyResult, run_of
 
 RESUMED_H = 12.0  # hours after which a stopped night is not continued, because its environment is old
 NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")  # present packages that no trial needs and an index may lack
+COUNTED = {  # words of an outcome after a number of changes, if they are not its name
+    ChangeOutcome.MACHINE: "due to the machine",
+    ChangeOutcome.FASTER: "for the better",
+    ChangeOutcome.WAITING: "left to the next night",
+}
 
 logger = logging.getLogger(__name__)
 
@@ -277,7 +282,7 @@ class NightInProgress:
                     break
             else:
                 culprit = again.culprit(change, good)
-                self._say(f"Brought by {culprit.line}")
+                self._say(f"Brought by {culprit.line}" if culprit.found else f"The cause: {culprit.line}")
                 found.append((culprit, good, [change]))
         return found
 
@@ -337,7 +342,7 @@ def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     parts = [f"{len(tonight.measured):,} series measured"]
     told = (ChangeOutcome.CONFIRMED, ChangeOutcome.SUITE)
     others = [each for each in ChangeOutcome if counts[each] and each not in told]
-    parts += [f"{counts[each]} {each}" for each in others]
+    parts += [f"{plural(counts[each], 'change')} {COUNTED.get(each, each)}" for each in others]
     parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []
     parts += [plural(len(tonight.problems), "problem")] if tonight.problems else []

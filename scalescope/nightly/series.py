@@ -172,7 +172,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
 def since_baseline(
     series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
 ) -> list[tuple[Night, Measured]]:
-    """Nights that measured a series since its last accepted level or confirmed change (unless the alert is `OVER`)."""
+    """Nights that measured a series since its last accepted level or confirmed change (unless its alert is `OVER`)."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)

@@ -83,9 +83,9 @@ def spark(values: Sequence[float], changes: Sequence[int] = ()) -> Any:
 
 
 def share(value: float) -> str:
-    """A change in words: `+10.2 %`, `−3 %`, `from nothing`."""
+    """A change in words: `+10.2 %`, `−3 %`, `from 0`."""
     if math.isinf(value):
-        return "from nothing"
+        return "from 0"
     return f"{'+' if value >= 0 else '−'}{abs(100 * value):.3g} %"
 
 

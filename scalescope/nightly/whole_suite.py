@@ -114,7 +114,7 @@ def _levels(
 
 
 def judge(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteChange]:
-    """Changes of the suite that began within the last nights."""
+    """Changes of the suite that began in the last `LATELY` nights, still hold, and have not been judged."""
     found = []
     for suite in suites(tonight, past):
         changes = suite.changes

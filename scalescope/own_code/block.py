@@ -36,7 +36,7 @@ from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
-HELD_BACK_S = 1.0  # if the process dies, the record may lack this many seconds, and the time since the last fetch
+HELD_BACK_S = 1.0  # seconds that the record may lack if the process dies, besides the time since the last fetch
 OBSERVER = "scalescope"  # name of the recorder's clients
 NOT_OVER = "the program's process ended before the recording was closed"
 
@@ -56,7 +56,7 @@ class Block:
         *,
         watch: ClientWatch | None = None,  # watch of the thread that uses the client; None: unknown
         notes: Notes | None = None,  # notes of calls that decide partitions
-        says: Callable[[Hang, float], object] = lambda found, now: None,  # called, with the time, if nothing moves
+        says: Callable[[Hang, float], object] = lambda found, now: None,  # called with a standstill and the time
         made: str = "",  # line of code that made the cluster
         gives_way: Callable[[], object] | None = None,  # ends this block if another block starts on the cluster
         failed: Callable[[Exception], object] = lambda error: None,  # called if records cannot be written
@@ -67,7 +67,7 @@ class Block:
         self._security, cluster = client.security, cluster_of(client)
         self._kind = type(cluster).__name__ if cluster is not None else "running scheduler"
         self._is_here = isinstance(cluster, distributed.LocalCluster)
-        # A scheduler on the loop of an asynchronous client: the scheduler's lag shows when the program blocks the loop.
+        # True if the scheduler runs on an asynchronous client's loop: its lag shows when the program blocks that loop.
         self._shares_loop = self._is_here and client._asynchronous and cluster.loop is client.loop
         self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
         self._observing, self._recording = ExitStack(), ExitStack()

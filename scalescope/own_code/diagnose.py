@@ -31,8 +31,8 @@ class diagnose(AbstractContextManager[Diagnosis], AbstractAsyncContextManager[Di
     the cluster changes. `async with` does that in a thread, so that the event loop goes on.
 
     Raises:
-        UsageError: There is no client, the client is closed, or asynchronous without `async`, the cluster has no
-            workers (and is not adaptive), or another block already records it.
+        UsageError: There is no client, it is closed, or it is asynchronous without `async with`; another block already
+            records the cluster; or, without `async`, the cluster has no workers and is not adaptive.
         CaptureError: The recorder could not be installed.
     """
 
@@ -126,12 +126,12 @@ def say(found: Hang, now: float) -> None:
 
 
 def checked(client: distributed.Client, *, asynchronous: bool = False) -> str:
-    """The address of the client's scheduler; `asynchronous`: whether an asynchronous client is allowed."""
+    """The scheduler's address; raises if the client cannot be recorded. `asynchronous`: allow asynchronous clients."""
     if not isinstance(client, distributed.Client):
         raise InvalidField("client", client, "a `distributed.Client`")
     if client.asynchronous and not asynchronous:
         raise UsageError(
-            "This client is asynchronous: the recorder would wait for the event loop, which waits for the recorder",
+            "This client is asynchronous: the recorder and the client's event loop would wait for each other",
             next_step="write `async with scalescope.diagnose(client):`",
         )
     if client.status != "running":

@@ -151,7 +151,9 @@ def _judged(
     if not threads:
         attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
-        attempt.warnings.append(f"workers have different numbers of threads; all count as having {each}")
+        attempt.warnings.append(
+            f"workers have different numbers of threads; the metrics assume {each} per worker (the mean, rounded up)"
+        )
     point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(

@@ -51,7 +51,7 @@ class Guest:
         self._noting = Noting(self._failed)
         self._recordings: dict[str, _Recording] = {}  # recordings by address of the scheduler
         self._behind: list[threading.Thread] = []  # background threads that end recordings
-        # By cluster: the line of code that made it (empty if a client did), and when that began
+        # By cluster: the line that made it (empty if a client did), and the `time.monotonic` when that began
         self._lines = weakref.WeakKeyDictionary[Any, tuple[str, float]]()
         self._clients = self._count = 0  # number of clients so far, and of recorded clusters
         self._lock = threading.RLock()
@@ -80,7 +80,7 @@ class Guest:
         }
         for function, hook in hooks.items():
             if not self._functions.put(inspect.unwrap(function), hook):
-                self._stopped(f"{function.__qualname__} of this distributed cannot be hooked into")
+                self._stopped(f"Scalescope cannot observe {function.__qualname__} in this release of distributed")
         program_ends, python_ends = (unheard(each, self._failed) for each in (self._program_ends, self._python_ends))
         threading._register_atexit(program_ends)  # type: ignore[attr-defined]  # before executors end
         _at_exit(python_ends)

@@ -21,7 +21,7 @@ from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch, Look
 
-CALL_STILL_S = 7.0  # seconds until a wait in a call is reported: with a look every 2 s, it comes within 10 s
+CALL_STILL_S = 7.0  # seconds after which a wait in a call is reported; with a look every 2 s, that is within 10 s
 MOST_FAILURES = 3  # the watch ends after so many failed looks in a row
 
 logger = logging.getLogger(__name__)

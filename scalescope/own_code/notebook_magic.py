@@ -62,7 +62,8 @@ def _address() -> str:
         raise MagicError(f"{error.line} Next: %scalescope watch ADDRESS") from None
     if address.startswith("inproc://"):
         raise MagicError(
-            "No other process sees this cluster. Next: use Client(processes=True), or `%%scalescope` on a cell"
+            "This cluster exists only in the notebook's own process, so `watch` cannot reach it. "
+            "Next: use Client(processes=True), or `%%scalescope` on a cell"
         )
     return address
 

@@ -87,7 +87,7 @@ def _signal(waited: Collection[int]) -> int:
 
 
 def _forget(numbers: Collection[int]) -> None:
-    """Discard pending ones of these blocked signals: they were meant for the process that has ended."""
+    """Discard those of these signals that are pending: they were meant for the process that has ended."""
     while pending := signal.sigpending() & set(numbers):
         signal.sigwait(pending)
 

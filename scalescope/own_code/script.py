@@ -37,7 +37,7 @@ PACKAGE = Path(__file__).parents[1]
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` removes again
 OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that is set if our command line has set PYTHONUTF8
-LEAST_FREE = 64 << 10  # bytes of free space that a record needs
+LEAST_FREE = 64 << 10  # with fewer bytes free, a script without records gets a message about the full disk
 MOST = 10  # most clusters that are judged, those with most worker time
 # Dask's own schedulers in words, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
@@ -165,7 +165,7 @@ class Judge:
             else:
                 outcome.found.append(diagnosis)
         if left:
-            outcome.hints.append(f"Clusters with less worker time that were not judged: {left}.")
+            outcome.hints.append(f"Of {MOST + left:,} clusters, only the {MOST} with most worker time were judged.")
         _listen(outcome, self.program, {int(each.name) for each in found})
         if whole:
             shutil.rmtree(outcome.folder, ignore_errors=True)
@@ -201,7 +201,7 @@ def _worker_time(folder: Path) -> float:
 
 
 def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str, float]]:
-    """The fact `rounds`, for the largest of several clusters that one line made, used one after another."""
+    """The fact `rounds` for each line that made several clusters in turn, by the folder of the largest of them."""
     made: list[dict[str, Any]] = []
     for _, event in record.events(outcome.folder):
         if "made" in event:
@@ -217,7 +217,7 @@ def _rounds(outcome: ScriptOutcome, kept: Sequence[Path]) -> dict[Path, dict[str
         with suppress(Exception):  # judging the clusters reports what cannot be read
             sizes = {tuple(sorted(record.Recorded.read(folder).threads.values())) for folder in of_line}
             in_turn = all(each["closed_s"] for each in rounds.values()) or _in_turn(of_line)
-            if len(sizes) == 1 and in_turn:  # not a comparison of sizes
+            if len(sizes) == 1 and in_turn:  # clusters of different sizes may be a comparison of sizes
                 saved_s = sum(each["start_s"] + each["closed_s"] for each in rounds.values()) * (1 - 1 / len(rounds))
                 largest = max(of_line, key=_worker_time)
                 found[largest] = {"clusters": len(rounds), "saved_s": saved_s, "script_s": outcome.real_s}
@@ -257,7 +257,8 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
     begun = {int(each.name) for each in outcome.folder.iterdir() if each.name.isdigit()}
     free = shutil.disk_usage(outcome.folder).free
     if (begun - judged or free < LEAST_FREE) and not (outcome.problems or outcome.found):
-        outcome.problems.append(f"Nothing could be recorded in {outcome.folder} ({free >> 10:,} KiB are free there).")
+        where = f"{outcome.folder}, which has {free >> 10:,} KiB of free space"
+        outcome.problems.append(f"Nothing could be recorded in {where}: check its disk and its permissions.")
     if outcome.found or outcome.problems:
         return
     ended = next((event for event in told if event.get("ended")), {})
@@ -270,7 +271,7 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
         from scalescope.model.words import plural
 
         computed = f"Dask computed for {seconds:.3g} s, in {plural(calls, 'call')}, with its own scheduler of"
-        next_step = "to record this, call `dask.distributed.Client(processes=False)` before it"
+        next_step = "to record such computations, make a client (`dask.distributed.Client(processes=False)`) first"
         outcome.hints.append(f"{computed} {DASKS.get(module, module)}: {next_step}.")
     if ended.get("prefect"):
         hint = "Calling a task in the flow runs it there; `name.submit(...)` or `name.map(...)` sends it to Dask."

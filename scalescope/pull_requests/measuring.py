@@ -162,8 +162,9 @@ def _line(found: Family) -> str:
         size = f"{worst.question.metric} {change(worst.ratio or 0.0)}"
         of = f" ({slower} slower, {faster} faster of {plural(rest + 1, 'comparison')})" if rest else ""
         return f"{str(worst.decision).capitalize()}: {worst.question.name}: {size}{of}."
-    doubt = f", {undecided} undecided" if undecided else ""
-    return f"Nothing changed: {plural(len(found.members), 'comparison')}{doubt}."
+    if undecided:
+        return f"No difference was found: {plural(len(found.members), 'comparison')}, {undecided} undecided."
+    return f"Nothing changed: {plural(len(found.members), 'comparison')}."
 
 
 def _reason(compared: _Compared, pair: PairedComparison) -> str:

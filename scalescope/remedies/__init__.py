@@ -1,4 +1,4 @@
-"""Rewrites of a user's source that apply remedies: one per file; a rewrite never runs anything.
+"""Rewrites of a user's source that apply remedies. A rewrite never runs anything.
 
 A rewrite takes a module, a finding and the line that the finding names. It returns the patched module, or the parameter
 to change if its value comes from outside the module, or why the code is left alone. It changes only code that it

@@ -27,6 +27,6 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
 def _kept(source: Source, call: cst.Call) -> Patched:
     most = argument(call, "maximum")
     if most is None or any(each.keyword is None for each in call.args):
-        raise Refused("`adapt` names no `maximum=`")
+        raise Refused("`adapt` has no `maximum=`, or has arguments without a name")
     text = f"minimum={source.text(most.value)}"
     return Patched(source.edited({call: becomes(with_argument(source, call, text))}).module, "idle workers are kept")

@@ -269,7 +269,7 @@ def _comments(loop: cst.For) -> list[cst.EmptyLine]:
 
 
 def ahead_effects(source: Source, ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Code before the wait that may have effects: without calls that send tasks or only add to a graph."""
+    """Code before the wait that may have effects; of calls that send tasks or add to a graph, only arguments."""
     calls, lazy = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call)], lazy_functions(source)
     sends = [each for each in calls if called(each) in SENDS or lazily(each, lazy)]
     rest = _Without(*sends)

@@ -56,7 +56,7 @@ def _cached(source: Source, function: cst.FunctionDef) -> Patched:
         if not isinstance(call, cst.Call) or call.func is not each:
             raise Refused(f"`{name}` is the task itself, or is passed on")
         _check_unchanged(source, call, frozen)
-    what = f"each process calls `{name}` once for each argument"
+    what = f"each process keeps the results of `{name}` for up to {KEPT} different arguments"
     return cached(source, function, f"functools.lru_cache(maxsize={KEPT})", what)
 
 
@@ -93,7 +93,10 @@ def _is_seeded(node: cst.CSTNode) -> bool:
 
 
 def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
-    """Whether no method changes objects of a class; raises `Refused` if `__init__` does more than read or compute."""
+    """Whether no method of a class changes its objects; False if the class has bases or decorators.
+
+    Raises `Refused` if `__init__` does more than read or compute.
+    """
     for each in source.all(cst.FunctionDef, made):
         if each.name.value == "__init__":
             _check_only_reads(source, each, "__init__")
@@ -103,7 +106,7 @@ def _is_frozen(source: Source, made: cst.ClassDef) -> bool:
 
 
 def _makes_frozen(source: Source, function: cst.FunctionDef) -> bool:
-    """Whether a function returns a new object of a class of the module that `_is_frozen`."""
+    """Whether a function returns a new object of a class of the module whose objects never change (`_is_frozen`)."""
     made = {each.name.value: each for each in source.all(cst.ClassDef)}
     match [each.value for each in walk(function.body) if isinstance(each, cst.Return)]:
         case [cst.Call(func=cst.Name(value=name))] if name in made:

@@ -31,7 +31,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     source = Source(module)
     loops = [each for each in walk(module) if isinstance(each, cst.For | cst.While) and place is not None]
     near = source.nearest(loops, place)
-    return answer(_before, source, near, "the loop calls a function that makes the cluster")
+    return answer(_before, source, near, "no loop is around that line")
 
 
 def kept(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

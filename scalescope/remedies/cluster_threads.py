@@ -69,7 +69,7 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
     threads = argument(call, "threads_per_worker")
     inside = processes is not None and dotted(processes.value) == "False"
     if not change and not (inside and threads is not None and source.text(threads.value) == "1"):
-        raise Refused(NO_NUMBER)
+        raise Refused(f"{NO_NUMBER}, and the call does not have `processes=False, threads_per_worker=1`")
     if processes is not None and inside and (not change or "n_workers" in change):
         _check_guarded(source)
         args.remove(processes)
@@ -133,7 +133,7 @@ def _expression(source: Source, name: str, value: Scalar) -> cst.Arg:
 
 
 def _plain(comma: cst.Comma | cst.MaybeSentinel) -> cst.Comma:
-    """A comma with the same white space after it, but no comment; a comma and a space if there is none."""
+    """The comma with the white space after it, but no comment; if the code has no comma, a comma and a space."""
     if not isinstance(comma, cst.Comma):
         return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
     space = comma.whitespace_after

@@ -38,7 +38,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
         names = source.names(target.value, source.function(call))
         uses = [each for each in names if each is not target and source.lines(each)[0] > source.lines(call)[1]]
         if len(uses) != 1 or len(names) != 2:
-            raise Refused(f"`{target.value}` is used several times")
+            raise Refused(f"`{target.value}` is used several times, or not at all after it is computed")
         use = uses[0]
     whole = _chain(source, use)
     if whole is use:
@@ -54,7 +54,7 @@ def _later(source: Source, call: cst.Call) -> Patched:
 
 
 def _chain(source: Source, node: cst.BaseExpression) -> cst.BaseExpression:
-    """The longest chain of known methods that starts at an expression and ends with a reducing method."""
+    """The longest chain of known methods that starts at `node` and ends with a reducing method; else `node` itself."""
     best = node
     while isinstance(up := source.parent(node), cst.Attribute | cst.Subscript | cst.Call):
         if isinstance(up, cst.Call) and (up.func is not node or called(up) not in METHODS):

@@ -49,7 +49,8 @@ def _configured(module: cst.Module) -> Answer:
         return _left_out(("scheduler",), "the cluster computes", source, call)
 
     chosen = [each for each in calls if argument(each, "scheduler")]
-    return answer(without, source, source.nearest(chosen, None), "no call there has `scheduler=`")
+    otherwise = "none or several calls of `dask.config.set` have `scheduler=`"
+    return answer(without, source, source.nearest(chosen, None), otherwise)
 
 
 def backend(module: cst.Module, finding: Finding, place: Place | None) -> Answer:

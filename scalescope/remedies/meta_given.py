@@ -26,7 +26,7 @@ CALLS = ("map_partitions", "map_overlap", "apply")
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    """Add `meta=` to all calls without it whose function contains the place or leads to it."""
+    """Add `meta=` to all calls that lack it, if their function contains the place or leads to it."""
     source = Source(module)
     metas = {each.what.removeprefix(META_OF): str(each.value) for each in finding.evidence if META_OF in each.what}
     functions = {each.name.value for each in source.all(cst.FunctionDef) if place and source.leads_to(each, place)}

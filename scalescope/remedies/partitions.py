@@ -31,7 +31,7 @@ DIVIDED = {"from_sequence": 1, "from_pandas": 1}  # calls that take `npartitions
 THREADS = "threads asked for"  # name of the evidence with the number of threads
 WAVES = 4  # with this many waves (tasks / threads), an incomplete last wave matters little
 LIKE = 8  # chunk sides of up to this multiple of the shortest side are enlarged
-LARGEST = 4096  # elements; longest chunk (before it is enlarged) along a dimension of unknown length
+LARGEST = 4096  # elements; where a dimension's length is unknown, no chunk gets longer than this times the factor
 
 
 def smaller(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -62,7 +62,7 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
 
     def edit(source: Source, call: cst.Call) -> Patched | Setting:
         if called(call) in READERS:
-            raise Refused("each file is at least one partition")
+            raise Refused("partitions of text files are not enlarged: each file is at least one partition")
         if called(call) == "chunk":
             return _larger_of_xarray(source, call, times)
         if called(call) not in DIVIDED:
@@ -138,7 +138,7 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Settin
 
 
 def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
-    """Make chunks smaller along the dimension that allows it, given the shape in the call."""
+    """Make chunks smaller along the dimension in which they are longest, by the shape in the call."""
     given, shape = argument(call, "chunks"), _shape(source, call)
     assert given is not None
     if not shape:

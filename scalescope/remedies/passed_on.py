@@ -75,7 +75,7 @@ def _only_sent(source: Source, assign: cst.Assign) -> bool:
 
 
 def _bound_again(source: Source, name: str, within: cst.CSTNode, line: cst.CSTNode) -> int:
-    """Last line of the next statement that binds the name, else of the function; 0 in a loop or for several blocks."""
+    """Last line of the next statement that binds the name, else of `within`; 0 if loops or blocks make it unclear."""
     block = source.parent(line)
     lines = [source.parent(each) for each in source.all(cst.Assign, within) if name in bound(each)]
     loops = any(isinstance(each, cst.For | cst.While) for each in source.ancestors(line))

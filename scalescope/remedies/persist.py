@@ -24,7 +24,7 @@ from scalescope.remedies.source import (
     walk,
 )
 
-# Methods whose names alone show that their object is a lazy collection
+# Methods whose results are already in memory
 COMPUTES = ("compute", "persist")
 CHAINS = (cst.Call, cst.Attribute, cst.Subscript)  # expressions that need no parentheses before a dot
 

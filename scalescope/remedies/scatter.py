@@ -66,7 +66,7 @@ def _moved(source: Source, line: cst.SimpleStatementLine) -> Patched:
 def large_argument(
     source: Source, call: cst.Call, given: object, function: cst.CSTNode, place: Place | None
 ) -> cst.Arg:
-    """The argument that a finding names; else the only one that is a name and stays the same in the loop."""
+    """The argument that the finding names, or else the only argument that is a variable set outside the loops."""
     inside = {
         name for each in loops(source, call) for name in targets(each.target if isinstance(each, cst.For) else each)
     }

@@ -317,7 +317,7 @@ def times_as_much(finding: Finding) -> int | None:
 
 
 def cached(source: Source, function: cst.FunctionDef, mark: str, what: str) -> Patched:
-    """Add a decorator of `functools`, such as `functools.cache`, to a function; refused if it has decorators."""
+    """Add a decorator of `functools`, such as `functools.cache`, to a function, which must have none."""
     decorator = cst.Decorator(source.expression(mark))
     edited = source.edited({function: becomes(function.with_changes(decorators=[decorator]))})
     return Patched(edited.importing("functools"), what)
@@ -462,7 +462,7 @@ def is_sent(source: Source, use: cst.CSTNode, calls: tuple[str, ...]) -> bool:
 def resized(
     source: Source, uses: Sequence[cst.BaseExpression], change: Callable[[int], int], what: str
 ) -> Patched | Setting:
-    """Change the number that is written at all these places, or that is bound to the name at these places."""
+    """Change the number written at these places, or bound to the name there; a `Setting` if only callers give it."""
     try:
         numbers = written(source, uses)
     except Given as given:
@@ -577,7 +577,7 @@ def of_client(source: Source, node: cst.CSTNode, *names: str) -> bool:
 
 
 def is_client(source: Source, node: cst.CSTNode) -> bool:
-    """Whether an expression is a name that the module binds to a Dask client."""
+    """Whether an expression is a name that the module binds to a Dask client, or a parameter called `client`."""
     if not isinstance(node, cst.Name):
         return False
     made = ("Client", "get_client", "default_client", "worker_client", "get_dask_client")

@@ -55,7 +55,7 @@ def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     waits = [job["queue_wait_s"] for job in each.values() if job.get("queue_wait_s") is not None]
     text = f"Jobs: up to {most} at a time, {len(each)} in all, on {plural(len(nodes), 'node')}"
     text += f"; the longest waited {seconds(max(waits))} s in the queue" if waits else ""
-    replaced: dict[str, int] = {}  # number of replaced jobs, by cluster; a cluster's trials continue one count
+    replaced: dict[str, int] = {}  # replaced jobs by cluster; its trials continue one count: the largest is the total
     for facts in clusters:
         replaced[facts["label"]] = max(facts["jobs_replaced"], replaced.get(facts["label"], 0))
     text += f"; replaced after losses: {sum(replaced.values())}" if any(replaced.values()) else ""

@@ -88,7 +88,7 @@ def remove(place: str, what: str) -> None:
 
 @contextmanager
 def replacing(place: str | Path, what: str) -> Iterator[Path]:
-    """Yield a temporary file that replaces the file at `place` unless the body raises. `what`: its name in errors."""
+    """Yield a temporary file that replaces `place` unless the body raises. `what`: name of the file in errors."""
     address = absolute(place)
     remote = is_address(address)
     try:

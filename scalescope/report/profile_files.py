@@ -13,7 +13,7 @@ from scalescope.errors import UsageError
 from scalescope.model.finding import Place
 from scalescope.report.files import replacing
 
-SAMPLE_S = 0.01  # seconds of one thread for which a sample stands
+SAMPLE_S = 0.01  # seconds of one thread that each sample represents
 NO_STACK = "(stack not known)"
 
 

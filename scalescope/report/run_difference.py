@@ -112,16 +112,16 @@ class RunDifference:
 
     @property
     def brief(self) -> str:
-        """The largest part and the likeliest fact, to add to a line that already says B is slower; may be empty."""
+        """The largest part and the likeliest fact, to add to a line that says that B differs; may be empty."""
         return "; ".join(filter(None, (self.largest(1), *map(str, self.culprits[:1]))))
 
     def largest(self, most: int) -> str:
-        """The first named parts: `3.6 s of 4.1 s less: the client, job.py:14 run; 0.2 s more: transfers`."""
+        """The first named parts: `4.1 s less, 3.6 s of it: the client, job.py:14 run; 0.2 s more: transfers`."""
         seconds, told = self.found.seconds, []
         for part in self.found.named[:most]:
-            against = f" {_direction(part.seconds)}" if part.seconds * seconds < 0 else ""
-            told.append(f"{duration(abs(part.seconds))}{against}: {_what(part)}")
-        return "; ".join(told).replace(":", f" of {duration(abs(seconds))} {_direction(seconds)}:", 1)
+            way = f" {_direction(part.seconds)}" if part.seconds * seconds < 0 else "" if told else " of it"
+            told.append(f"{duration(abs(part.seconds))}{way}: {_what(part)}")
+        return f"{duration(abs(seconds))} {_direction(seconds)}, {'; '.join(told)}" if told else ""
 
     @property
     def rows(self) -> list[tuple[float, Row]]:
@@ -148,7 +148,7 @@ class RunDifference:
         return Row((*amounts, interval, PARTS[part.kind][0], what), tone)
 
     def _money(self, thread_s: float) -> float:
-        """A part's share of the difference in cost, at the mean price; what the prices change has its own row."""
+        """A part's share of the difference in cost, at the mean price; the effect of unequal prices has its own row."""
         return thread_s * sum(self.prices) / 2
 
     def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def of_runs(a: SweepRun, b: SweepRun, *, point: str = "") -> RunDifference:
     chosen = [_Side.of(run, point) for run in (a, b)]
     shared = [key for key in chosen[0].points if key in chosen[1].points]
     if not shared and all(len(side.points) == 1 for side in chosen):
-        keys = tuple(next(iter(side.points)) for side in chosen)
+        keys = tuple(next(iter(side.points)) for side in chosen)  # each run has one point: compare these
     elif shared:
         keys = (max(shared, key=lambda key: abs(chosen[1].elapsed(key) - chosen[0].elapsed(key))),) * 2
     else:
@@ -351,7 +351,7 @@ def _signed(seconds: float) -> str:
 
 
 def _detail(part: DifferencePart) -> str:
-    """For a part about tasks: numbers of A and of B."""
+    """Numbers of tasks, or seconds per task, of A and of B; empty for parts that these do not explain."""
     if part.tasks is None or part.per_task_s is None:
         return ""
     a, b = part.tasks

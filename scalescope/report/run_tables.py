@@ -131,7 +131,7 @@ def knees(found: Sequence[Knee]) -> list[tuple[str, str]]:
 
 
 def worst_factors(found: Sequence[Knee]) -> ReportTable | None:
-    """`factors_table` for the series whose speed-up per thread falls most."""
+    """`factors_table` for the series whose speed-up per thread falls most; None if no series has factors."""
     known = [knee for knee in found if knee.series.factors]
     if not known:
         return None
@@ -190,7 +190,7 @@ class Pair:
 
 
 def compare(left: ShownRun, right: ShownRun) -> tuple[tuple[str, ...], list[Pair]]:
-    """All points of two runs, matched by workers, threads, items, and the settings that differ within one of them.
+    """All points of two runs, matched by workers, threads, items, and the settings that differ within either run.
 
     Returns the names of these settings, then the pairs.
     """
@@ -208,7 +208,7 @@ def key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
 
 
 def estimate(value: MeanInterval) -> str:
-    """A mean from 0 to 1 with its interval, such as `0.52 (0.49–0.55)`; without interval if all repeats agree."""
+    """A mean from 0 to 1, such as `0.52 (0.49–0.55)`; without the interval if that is unknown or all repeats agree."""
     if value.low is None or value.high is None or value.exact:
         return f"{value.mean:.2f}"
     return f"{value.mean:.2f} ({value.low:.2f}–{value.high:.2f})"

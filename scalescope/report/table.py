@@ -102,7 +102,7 @@ def legend(columns: Iterable[Column[T]]) -> str:
 
 
 def to_terminal(table: ReportTable) -> RichTable:
-    """A table for rich: numbers never wrap; words fold in the first column and wrap in the last."""
+    """A table for rich, in which only the first and the last column wrap, and never if they hold numbers."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text

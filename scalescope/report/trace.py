@@ -81,7 +81,7 @@ def events(tables: Tables) -> Iterator[Event]:
 
 
 def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "", trial: str = "") -> Trial:
-    """The trial to show: a valid one of the given point, or by default of the point that the verdict is about.
+    """The trial to show, if possible a valid one: of the given point, else of the point that the verdict is about.
 
     `point`: settings such as `workers=200,items=199`, or the start of a point's id. `trial`: the start of a key.
 

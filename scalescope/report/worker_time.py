@@ -80,7 +80,7 @@ def gpu_line(metrics: Metrics) -> str:
 
 
 def apportion(amounts: Sequence[float], total: int) -> list[int]:
-    """Whole numbers in proportion to `amounts` that add up to `total` (largest remainders, Hamilton's method)."""
+    """Whole numbers in proportion to `amounts` that add up to `total` (Hamilton's method); all 0 if all amounts are."""
     whole = math.fsum(amounts)
     if not whole > 0:
         return [0] * len(amounts)

@@ -13,10 +13,10 @@ OWN = (NPARTITIONS, ZERO_LENGTH)  # Scalescope's own keys
 
 
 def check(points: Iterable[Point]) -> None:
-    """Check the keys that points set.
+    """Raise `UnknownName` if a point sets a key that Dask does not know.
 
-    A section that Dask does not know belongs to a plugin, and is allowed. So are keys that the user's own Dask files
-    set, and all keys of a section whose names are free, such as environment variables.
+    A section with a name unlike all of Dask's belongs to a plugin, and is allowed. So are keys that the user's own Dask
+    files set, and all keys of a section whose names are free, such as environment variables.
     """
     given = {name: value for point in points for name, value in point.dask_config.items() if name not in OWN}
     if not given:
@@ -46,7 +46,7 @@ def _leaves(section: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _is_closed(name: str) -> bool:
-    """Whether an unknown key is an error: its section, or one of a similar name, is Dask's and has fixed keys."""
+    """Whether an unknown key is an error: Dask has its section, with fixed keys, or has one of a similar name."""
     import dask
 
     first, *rest = name.replace("_", "-").split(".")

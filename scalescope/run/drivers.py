@@ -27,7 +27,7 @@ from scalescope.store.store import Store
 # Most drivers of one run that stay open, each with its cluster; a sweep over environments alternates between them
 MAX_DRIVERS = 4
 # Seconds for a driver to end by itself. Together with SIGTERM and SIGKILL, closing takes less than 10 s: Prefect kills
-# a cancelled flow run after 30 s, and needs some of these itself
+# a cancelled flow run after 30 s, and needs some of that time itself
 CLOSE_TIMEOUT_S = 4.0
 
 

@@ -19,7 +19,7 @@ from scalescope.owner import make_folder
 from scalescope.report.files import replacing
 from scalescope.store.location import data_folder
 
-MOST_BYTES = 10_000_000  # most bytes of a function and its globals; data belongs in files, or the function makes it
+MOST_BYTES = 10_000_000  # a function that takes more bytes with its globals is refused; it can load the data itself
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
 import base64

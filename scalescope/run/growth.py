@@ -21,7 +21,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.workload import Workload
 from scalescope.run.parameters import Execution
 
-UNASKED_S = 30.0  # most real seconds of experiments that nobody asked for
+UNASKED_S = 30.0  # real seconds; experiments that nobody asked for are run only if they probably take no longer
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class SweepGrowth:
 def simulated(
     sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial], tried: list[dict[str, Scalar]]
 ) -> list[dict[str, Scalar]]:
-    """Short experiments on the simulated cluster, run without being asked for if no cause of idle workers is known."""
+    """Those experiments of `tried` that run unasked: simulated and short ones, if no cause of idle workers is known."""
     if findings[0].code != UNKNOWN.code:
         return []
     tried = [each for each in tried if not sweep.cluster.real_time or CLUSTER in each]
@@ -99,7 +99,7 @@ def simulated(
 
 
 def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The first points of findings, with the advised changes; a change of the memory limit is left out."""
+    """Values of each finding's first point with the advised change; advice on the memory limit is left out."""
     points = {trial.point.id: trial.point for trial in done}
     gains = ((points[finding.points[0]], finding.gain) for finding in findings if finding.points)
     return [
@@ -110,7 +110,7 @@ def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[st
 
 
 def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """Values for points that differ from the first finding's point in one thing; none if that point is an experiment.
+    """Values of experiments, each a change of the first finding's point; none if that point is itself an experiment.
 
     A single worker is tried only if the trial would probably keep its time limit.
     """

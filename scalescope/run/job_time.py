@@ -34,7 +34,7 @@ def tasks_longer_than_jobs(sweep: Sweep, cluster: ClusterSpec, points: Sequence[
 
 
 def _recorded(sweep: Sweep, store: Store) -> tuple[str, Trial, dict[str, float]] | None:
-    """The newest trial of the same workload, with the longest task of each prefix."""
+    """The newest recorded trial of the same workload: id of its run, the trial, its longest task (s) by prefix."""
     for run in store.runs(limit=EARLIER_RUNS):
         trials = [each for each in run.trials if each.counts and each.records and each.metrics is not None]
         if run.sweep.workload != sweep.workload or not trials:

@@ -57,7 +57,7 @@ def needed() -> Orchestrator:
 
 
 def load_saved(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Parameters, with saved values in place of their names, and the address of the raw records of a saved store."""
+    """Parameters with saved values in place of names, and the address of a saved store's raw records (or empty)."""
     loaded = {name: needed().saved(name, value) if names_block(name, value) else value for name, value in given.items()}
     records = ""
     if isinstance(loaded.get("store"), tuple):

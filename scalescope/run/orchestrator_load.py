@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 WINDOW_S = 0.2  # seconds over which CPU use is measured
-QUIET_SHARE = 0.05  # CPU seconds per second below which the orchestrator counts as quiet: 0.5 % of ten cores
+QUIET_SHARE = 0.05  # CPU seconds per second (5 % of one core) below which the orchestrator counts as quiet
 PATIENCE_S = 10.0  # longest wait for quiet, in seconds; a Prefect server with a backlog of events can take longer
 
 

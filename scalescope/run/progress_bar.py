@@ -65,7 +65,7 @@ def bar(console: Screen) -> Iterator[Listener]:
 
 @contextmanager
 def shown(runner: Runner | None) -> Iterator[Runner]:
-    """The given runner, or one of this process, with a bar on a terminal or in a notebook."""
+    """The given runner; else a new one, which draws a bar on a terminal or in a notebook."""
     if runner is not None:
         yield runner
     elif (console := stderr()).is_watched:

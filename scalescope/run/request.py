@@ -34,8 +34,8 @@ class RunRequest:
     fresh: bool = False  # True: begin a new run even if one can be continued
     parallel_clusters: int = 1  # clusters that share the trials and run at the same time
     grow: Growth | None = None  # chooses further trials when all planned ones have finished
-    study: str = ""  # id of the study that it is made for; may be empty
-    budget: Budget | None = None  # limit of its cost; None: no limit
+    study: str = ""  # id of the study that the run belongs to; empty: none
+    budget: Budget | None = None  # limit of the run's cost; None: no limit
     own_drivers: bool = False  # True if each trial gets a new driver
 
     def open_store(self) -> Store:
@@ -101,7 +101,7 @@ def resolve(given: Mapping[str, object]) -> RunRequest:
     request = check(loaded, records=records)
     if request.grow is not None:
         return request
-    # no growth was given: this run is part of neither a study nor a nightly run
+    # even if no option asks for more trials, a single sweep may add short experiments; studies and nightly runs do not
     return replace(request, grow=SweepGrowth.of(request.sweep, request.workload, request.plan, Execution()))
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """A step, and how an orchestrator shows and retries it. Callables but `outcome` take the arguments of `call`."""
+    """A step, and how an orchestrator shows and retries it. Callables except `outcome` take the arguments of `call`."""
 
     name: str  # name, such as `provision`
     call: Callable[..., R]

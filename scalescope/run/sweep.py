@@ -219,7 +219,7 @@ def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: St
 
 
 def abort(store: Store, run_id: str, error: BaseException) -> None:
-    """Record that a run was interrupted and can be continued."""
+    """Record that a run was stopped, or failed with `error`; it can be continued."""
     with signals.shielded():
         try:
             store.patience_s = ENDING_S
@@ -280,7 +280,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         abort(store, run.id, error)
         raise
     done = store.run(run.id)
-    if telemetry.is_on():  # if a budget ended the run before, its trials were sent then
+    if telemetry.is_on():  # if a budget ended an earlier attempt, its trials were sent then
         telemetry.send(telemetry.of_run(done, told=run.done if run.verdict else ()))
     return CarriedOut(done, verdict, len(plan) - len(waiting), ended_early)
 
@@ -288,10 +288,10 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
 def of_site(cluster: ClusterSpec) -> str:
     """Changes to a cluster by Dask's configuration on this machine, in a sentence; empty if none."""
     own, left_out = cluster.of_site(), cluster.site_config().left_out
-    values = ", ".join(f"{name} {getattr(cluster, name)}" for name in own)
-    parts = [f"from {', '.join(dict.fromkeys(own.values()))}: {values}"] if own else []
-    parts += [f"ignored: {', '.join(left_out)} (`scalescope job-script` says why)"] if left_out else []
-    return f"Dask's configuration: {'; '.join(parts)}" if parts else ""
+    values = ", ".join(f"{name} to {getattr(cluster, name)}" for name in own)
+    parts = [f"sets {values} (from {', '.join(dict.fromkeys(own.values()))})"] if own else []
+    parts += [f"has ignored keys: {', '.join(left_out)} (`scalescope job-script` says why)"] if left_out else []
+    return f"Dask's configuration on this machine {', and '.join(parts)}" if parts else ""
 
 
 def _measure_all(
@@ -356,7 +356,7 @@ def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = No
 
 
 def where_report(report: WrittenFile | None, reference: str) -> str:
-    """Markdown with the report's address, and the command that writes it again."""
+    """Markdown with the report's address, and the command that writes it again; empty without a report."""
     if report is None:
         return ""
     again = f"`scalescope report {reference}` writes it again on any machine with the store."

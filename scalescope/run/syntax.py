@@ -13,7 +13,8 @@ from scalescope.model import axis, fields
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ENVIRONMENT
 
-# Parameters that can name a saved Prefect block (TYPE/NAME), and how the name must begin where a path is possible, too
+# Parameters that can name a saved Prefect block (TYPE/NAME), and the prefix that the name must have: `store` can also
+# be a path
 BLOCKS = {"cluster": "", "store": "result-store/"}
 
 
@@ -46,7 +47,7 @@ def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
 
 def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
     """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`."""
-    found = assignments("--axis", given).items()  # requirements may contain commas
+    found = assignments("--axis", given).items()  # an environment is not split: its requirements may contain commas
     return {name: [text] if name == ENVIRONMENT else axis.read(f"--axis {name}", text) for name, text in found}
 
 

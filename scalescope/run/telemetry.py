@@ -98,7 +98,7 @@ def _of_trial(trial: Trial, run: SweepRun, about: Attributes) -> Span:
 
 
 def send(span: Span) -> None:
-    """Send a span with its parts and their counts, if `is_on`."""
+    """Send a span with its parts and their counts; callers first check `is_on`."""
     _collector().send(span)
 
 
@@ -130,7 +130,7 @@ class Collector:
 
     @cached_property
     def _meters(self) -> MeterProvider:
-        """Meters that send the counts since the last message (delta): totals of a short process have no rate."""
+        """Meters that send only counts since the last message (delta): a short process's totals would show no rate."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
         from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader

@@ -299,7 +299,8 @@ def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], ru
     if not script:
         return
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", script)), default=0))
-    line = f"The {what} of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
+    kind = sweep.cluster_of(point).kind
+    line = f"The {what} of the workers on the {kind} cluster, as it was before the first was submitted"
     text = f"{fence}{language}\n{script}\n{fence}\n"
     runner.publish(lambda: Publication(f"{what} of {run_names.workload(sweep.workload)}", sweep.id, line, text))
 

@@ -26,7 +26,7 @@ class SlurmNodeShape:
     cores: int
     memory_mb: int = 0  # 0: the partition's default
     gpus: int = 0
-    threads: int = 1  # threads per core if jobs get whole cores, so that a job's thread takes a whole core; else 1
+    threads: int = 1  # threads per core if jobs get whole cores: rounds up a job's `cores` to a multiple; else 1
 
     def __str__(self) -> str:
         parts = ((self.cores, "core"), (self.memory_mb, "MB"), (self.gpus, "GPU"))
@@ -48,7 +48,7 @@ class SlurmNodeShape:
 class SlurmCapacity:
     """Most workers that can run at once on an otherwise idle cluster."""
 
-    most: int  # most workers on all nodes, including down or drained ones; 0: sbatch will say why not
+    most: int  # most workers on all nodes, including down or drained ones
     now: int  # most workers on the nodes that work
     closed: Mapping[str, tuple[str, str]]  # state and reason of nodes that are down or drained
 

@@ -78,7 +78,7 @@ def commands(
 def _finished(
     process: subprocess.Popen[str], command: Sequence[str], stdin: str, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """Wait for a command until `timeout_s`, or until it says that it sleeps and tries again by itself."""
+    """Wait for a command; raises `CommandSilent` after `timeout_s`, or once it says that it sleeps and retries."""
     deadline, given = time.monotonic() + timeout_s, stdin or None
     while True:
         try:
@@ -95,7 +95,7 @@ def _finished(
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = os.environ.keys() - {FOLDER}  # sbatch hands the environment on, and jobs are not this driver's processes
+    kept = os.environ.keys() - {FOLDER}  # sbatch passes the environment to jobs, which are not this driver's processes
     variables = {name: os.environ[name] for name in kept if not name.startswith(_FILTERS)}
     return {**variables, **more, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
 

@@ -91,8 +91,8 @@ _TABLE = {
     "nodes-prepare": ("the nodes of the job are being prepared", _AGAIN),
     "nodes-power-up": (
         "the nodes of the job are being powered up, booted or set up",
-        "`scontrol show node` and `sinfo -R` show whether they come; ask the administrators, or set another "
-        "{partition}",
+        "`scontrol show node` and `sinfo -R` show whether the nodes become ready; ask the administrators, or set "
+        "another {partition}",
     ),
     "maintenance": (
         "the nodes are reserved for a maintenance that begins before the job's time limit ends",
@@ -128,7 +128,8 @@ _TABLE = {
         "`sshare` and `sacctmgr show associations` show the use; set another {account}, or ask for more",
     ),
     "remaining-time-limit": (
-        "what is left of the time limits of running jobs adds up to all that you may use",
+        "with this job, running jobs would reserve more computing time (cores times the rest of each time limit) than "
+        "is allowed",
         "lower {time_limit}; " + _LIMITS,
     ),
     "queue-full": (
@@ -198,7 +199,7 @@ _TABLE = {
         _NODES,
     ),
     "job-limit": (
-        "one job asks for more, or less, than the account, QOS or partition allows a job",
+        "the job asks for more than the account, QOS or partition allows per job, or for less than their minimum",
         _LIMITS + "; change what one job asks for: {memory}, {cores}, or {gres}",
     ),
     "unknown-option": ("sbatch does not know an option of the job", "look at {directives} and at {script}"),
@@ -264,7 +265,8 @@ _TABLE = {
     ),
     "requeued": (
         "Slurm put the job back into the queue after it started: somebody requeued it, or its node or prolog failed",
-        "`scontrol show job {job}` shows Restarts and Requeue; ask the administrators what overrides --no-requeue",
+        "Scalescope submits jobs with --no-requeue; if `scontrol show job {job}` shows Requeue=1, something overrides "
+        "that: ask the administrators",
     ),
     "node-lost": ("the node of the job died or did not boot", _LOST_NODE),
     "prolog-failed": (
@@ -278,7 +280,7 @@ _TABLE = {
     "deadline": ("the job could not have ended before its deadline", "look for --deadline in {directives}"),
     "ending": (
         "the job is being ended: somebody cancelled it, a job with a higher priority preempted it, or its node failed",
-        "`scontrol show job {job}` shows more in a minute",
+        "run `scontrol show job {job}` in a minute: it then shows why",
     ),
     "workers-left": (
         "the workers ended normally: their lifetime was over, or the scheduler sent them away or stopped answering",

@@ -30,7 +30,7 @@ class JobOutput:
             self._read = int(self._mark.read_text())
 
     def follow(self, *, to_end: bool = False) -> None:
-        """Log the new lines; with `to_end`, once the job has ended, also an unfinished last line."""
+        """Log up to `_AT_ONCE` bytes of new lines; with `to_end`, for an ended job, all, even an unfinished line."""
         while self._read < MOST_BYTES and self._some(to_end) and to_end:
             pass
         if to_end:

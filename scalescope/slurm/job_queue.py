@@ -65,7 +65,7 @@ class JobQueue:
         return max(found, key=lambda job: int(job.id), default=None)
 
     async def final(self, job_id: str, last: SlurmJob | None = None) -> SlurmJob:
-        """A job with its exit code, from `sacct` if need be; `FORGOTTEN` if its number is now another job's."""
+        """A job with its exit code, from `sacct` if need be; `FORGOTTEN` if unknown, or now another job's number."""
         base = last or SlurmJob(id=job_id, name="", state=FORGOTTEN)
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
         name, state = shown.get("JobName", ""), shown.get("JobState", "")

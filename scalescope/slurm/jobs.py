@@ -169,7 +169,7 @@ class ClusterJobs:
     def remove(
         self, *, run: Run, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[SlurmJob], list[SlurmJob]]:
-        """Cancel our jobs until none is left. Returns numbers of cancelled jobs, our jobs left, and others' jobs."""
+        """Cancel our jobs for `settle_s` to `timeout_s`, until none is left; returns cancelled, left, others' jobs."""
         cancelled: dict[str, None] = {}
         began = time.monotonic()
         while True:

@@ -149,7 +149,7 @@ def of_reason(reason: str) -> str:
 
 
 def of_refusal(said: str) -> str:
-    """The category of what sbatch wrote; empty if unknown. A reason that it names tells more than its sentence."""
+    """The category of what sbatch wrote, by a reason that its text names, else by its sentence; empty if unknown."""
     names = (name for name in re.findall(r"\w+", said) if re.search(r"[a-z][A-Z]|^[A-Z]{2}", name))
     if found := next((REASONS[name] for name in names if name in REASONS), ""):
         return found

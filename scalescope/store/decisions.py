@@ -18,7 +18,7 @@ class Decisions:
         self._write = write
 
     def keep(self, decision: Decision) -> None:
-        """Keep a decision, replacing an earlier one of the same kind about the same series; the store adds the time."""
+        """Keep a decision with the present time; it replaces an earlier one of the same kind, history and series."""
         given = {name: clean(value) for name, value in decision.to_mapping().items() if name != "created_at"}
         with self._write("keep a decision") as session:
             session.merge(DecisionRow(**given, mutes=bool(decision.until), created_at=now_of(session)))

@@ -18,7 +18,10 @@ FAULTY = (
     "The disk is full or failing, or a limit on the size of files was reached (`ulimit -f`).",
     "Free space or raise the limit, and start the same command again.",
 )
-READ_ONLY = ("This user may not write there.", "Correct the permissions, or choose another store (SCALESCOPE_STORE).")
+READ_ONLY = (
+    "This user has no permission there, or the file system is read-only.",
+    "Correct the permissions, or choose another store (SCALESCOPE_STORE).",
+)
 CLOSED = (
     "The file's folder is missing, the path is a folder, or this user may not write there.",
     "Correct the path or the permissions, or choose another store (SCALESCOPE_STORE).",

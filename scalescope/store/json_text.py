@@ -31,7 +31,7 @@ def dumps(value: object) -> str:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Stands for damaged JSON in a row, so that the other rows can be read."""
+    """Takes the place of damaged JSON in a row, so that the other rows can be read."""
 
     problem: str
 

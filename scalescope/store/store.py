@@ -177,7 +177,7 @@ class Store:
         return self.run(run_id)
 
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
-        """Watch the newest resumable run if it is on another host; return its last heartbeat if no new one comes.
+        """Watch the newest resumable run if on another host; return its last heartbeat if no new one comes, else None.
 
         Needed for SQLite on a network file system, where the times come from the clocks of several hosts.
         """
@@ -312,7 +312,7 @@ class Store:
 
     @outlasting
     def run(self, reference: str = "latest") -> SweepRun:
-        """One run, by its id, the start of its id, or `latest`; else `UsageError`.
+        """One run, by its id, the start of its id, or `latest`; raises `UsageError` unless there is exactly one.
 
         `latest` is the newest run that belongs to no study; `latest~1` is the one before it.
         """
@@ -480,7 +480,7 @@ def is_silent(heard_at: datetime, now: datetime) -> bool:
 
 
 def is_abandoned(owner: Owner, *, silent: bool) -> bool:
-    """Whether the process that owns a run is dead; on another host, only missing heartbeats tell."""
+    """Whether the process that owns a run is dead; if it is on another host, `silent` decides."""
     return not owner.is_alive() if owner.is_here else silent
 
 

@@ -76,7 +76,7 @@ class Studies:
             return row_conversion.readable(session.scalars(newest.limit(limit)), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
-        """One study, by its id, the start of its id, or its kind: the newest of that kind; else `UsageError`."""
+        """One study, by its id, the start of its id, or its kind (the newest); raises `UsageError` if there is none."""
         with self._read("read a study") as session:
             if reference.isalpha():
                 found = session.scalars(_NEWEST.where(StudyRow.kind == reference).limit(1)).all()

@@ -34,7 +34,7 @@ class StudyAnswer:
     alarm: bool
 
 
-# Makes the next sweep from the earlier runs of the study, or None; may write files into the folder (last argument)
+# Makes the next sweep from the earlier runs of the study; None: no sweep. May write into the folder (last argument)
 RequestAfter = Callable[[Sequence[SweepRun], Store, str], RunRequest | None]
 
 
@@ -83,7 +83,7 @@ class SharedSettings:
 def shared_settings(
     given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = ""
 ) -> SharedSettings:
-    """The settings that all trials of a study share; missing ones come from the worst point of run `asked.run`."""
+    """Settings of all trials; missing ones come from `asked.run` and its worst point, if it ran the same workload."""
     values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
     sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
     sweep = {name: value for name, value in sweep.items() if value not in ("", {})}
@@ -115,14 +115,16 @@ def _worst_values(run: SweepRun, given: set[str]) -> dict[str, Scalar]:
 
 def because(trials: Sequence[Trial]) -> str:
     """The most frequent reason for trials without a result, as a sentence with a leading space; else empty."""
+    # without trials whose environment could not be built
     spoilt = [trial for trial in trials if trial.state is not TrialState.VALID and not trial.facts.get(UNAVAILABLE)]
     if not spoilt:
         return ""
-    [(reason, _)] = Counter(trial.reason.partition("\n")[0] for trial in spoilt).most_common(1)
+    (reason, _), *others = Counter(trial.reason.partition("\n")[0] for trial in spoilt).most_common()
     first = next(trial for trial in spoilt if trial.reason.startswith(reason))
     environment = Environment.parse(first.point.environment)
     where = "" if environment.present else f" ({environment.label})"
-    return f" {plural(len(spoilt), 'trial')} had no result{where}: {reason.rstrip('.')}."
+    most = "; the most frequent reason" if others else ""
+    return f" {plural(len(spoilt), 'trial')} had no result{where}{most}: {reason.rstrip('.')}."
 
 
 def timed(request: RunRequest, grow: Growth, minutes: float) -> RunRequest:

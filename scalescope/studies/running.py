@@ -56,7 +56,7 @@ class StudyResult:
         return self.study.result
 
     def code(self, form: str = "") -> str:
-        """Code that makes the chosen cluster, by default in the form that fits the record; `InvalidField` if none."""
+        """Code for the cluster, by default in the form that fits the record; raises `InvalidField` if there is none."""
         known = self.result.get("code") or {}
         if (form or self.result.get("form")) not in known:
             allowed = f"a form that this answer has: {', '.join(known) or 'none, since no cluster fits'}"

@@ -133,7 +133,7 @@ def is_comparison(text: str) -> bool:
 
 
 def first_finding(verdict: Verdict, code: str = "") -> Finding:
-    """The finding with this code, or by default the first one that is not `healthy`; `InvalidField` if none."""
+    """The finding with this code, by default the first that is not `healthy`; raises `InvalidField` without one."""
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
         found = [finding for finding in accusing if finding.code == code]
@@ -152,9 +152,9 @@ def first_finding(verdict: Verdict, code: str = "") -> Finding:
 
 
 def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> tuple[FindingSymptom, Trial]:
-    """The symptom of single trials that stands for a finding, and the worst trial that shows it; valid trials first.
+    """The finding as a symptom of single trials, and the worst trial that shows it, a valid one if possible.
 
-    The symptom has the severity of the finding in that trial.
+    The symptom has the severity of the finding in that trial. Raises `InvalidField` if no single trial shows it.
     """
     having = [
         (alone, trial)
@@ -175,7 +175,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
 
 
 def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
-    """The trial with the smallest share of busy worker time, among those that show the symptom."""
+    """The trial with the smallest busy share among those that show the symptom; raises `InvalidField` without one."""
     showing = [trial for trial in trials if symptom.shows(sweep, trial)]
     if not showing:
         raise InvalidField(

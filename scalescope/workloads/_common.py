@@ -44,7 +44,7 @@ def not_installed(what: str, package: str, extra: str, cause: str) -> UsageError
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
-    """Prevent the body from adding a handler to the root logger, as imports of Beam and others do by logging on it.
+    """Keep the body from adding a handler to the root logger, as Beam and others do by logging while imported.
 
     Such a handler would print all log records of distributed, Prefect and others a second time.
     """
@@ -120,7 +120,7 @@ PartitionSize = Annotated[
 
 
 def partitions(items: int, npartitions: int | str | None, partition_size: int | None) -> dict[str, int]:
-    """`npartitions` or `partition_size`, whichever is given, as numbers by name; `InvalidField` if both are."""
+    """`npartitions` or `partition_size` as a number by its name; empty if neither is given, `InvalidField` if both."""
     if npartitions is not None and partition_size is not None:
         raise InvalidField("params.partition_size", partition_size, f"null, since npartitions is {npartitions!r}")
     count = WorkloadParameter("npartitions", kind="int", minimum=1, choices=(PER_ITEM,), optional=True)

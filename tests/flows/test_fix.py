@@ -52,4 +52,4 @@ def test_the_flow_shows_the_patch_and_its_proof(tmp_path: Path, monkeypatch: pyt
     (page,) = (each for each in artifacts() if (each["key"] or "").startswith("fix-of-job-py"))
     assert f"-{LOOP}" in page["data"]
     assert result.proven[0].why in page["data"]
-    assert "2 s of 2 s less: the client, job.py:4" in result.proven[0].why
+    assert "2 s less, 2 s of it: the client, job.py:4" in result.proven[0].why

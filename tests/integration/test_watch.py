@@ -273,8 +273,8 @@ def test_watch_names_hanging_tasks_with_worker_and_line(
     for task, where, call, problem in (
         (found[asking.key], line_of(nested), "result (client.py)", ""),
         (found[waiting.key], line_of(locked), "__enter__ (semaphore.py)", ""),
-        (found[asleep.key], "", "", "processing, says the scheduler; its worker is silent since"),
-        (found[lost.key], "", "", "processing, says the scheduler; its worker does not have it"),
+        (found[asleep.key], "", "", "assigned to a worker that has been silent since"),
+        (found[lost.key], "", "", "assigned to a worker that does not have it"),
         (found[nowhere.key], "", "", "no worker may run it: it asks for workers tcp://127.0.0.1:1"),
         (inner, "", "", "waits for a thread there"),
     ):

@@ -332,7 +332,7 @@ def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     cluster.report = said.append
     scaling = threading.Thread(target=cluster.scale, args=(2, 1))
     scaling.start()
-    until(lambda: any("queue again" in text for text in said))
+    until(lambda: any("submits them again" in text for text in said))
     assert any("already run" in text for text in said)
 
     def waiting() -> list[str]:
@@ -345,7 +345,7 @@ def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     for number in queued:
         in_strict.run("scontrol", "update", f"JobId={number}", "StartTime=now")
     scaling.join(60)
-    assert sum("queue again" in text for text in said) == 1, said
+    assert sum("submits them again" in text for text in said) == 1, said
     facts = cluster.facts()
     assert {job["id"] for job in facts["jobs"]} == set(queued)
     assert 0 < facts["held_worker_s"] < 60

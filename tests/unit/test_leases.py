@@ -112,7 +112,7 @@ def test_a_kubernetes_that_does_not_answer_is_reported_without_failing_the_reap(
     monkeypatch.setenv("KUBECONFIG", str(path))
     [told] = reaping.reap()
     assert told.fate is Fate.ELSEWHERE
-    assert "Kubernetes cannot be asked" in told.words
+    assert "a request to Kubernetes failed" in told.words
 
 
 def test_a_full_disk_raises_a_clear_error_and_leaves_no_lease(ledger: Path) -> None:

@@ -1,1 +1,1 @@
-"""Tasks that stand still on a cluster right now."""
+"""The present state of a cluster, and its tasks that stand still."""

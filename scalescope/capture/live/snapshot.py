@@ -17,7 +17,7 @@ import distributed
 LEFT = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
 MOST_ROWS, MOST_HELD = 12, 10_000  # most rows of a group or worker, and most results that are counted
-LATE_EVENTS = 1_000  # latest events of the scheduler that are searched for workers that left by request
+LATE_EVENTS = 1_000  # number of the scheduler's latest events that `_retired` searches
 
 
 def snapshot(dask_scheduler: Any) -> dict[str, Any]:
@@ -25,7 +25,8 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
 
     Times are seconds since the epoch; `moved_at` is the time at which a task last began or ended, if known; `seconds`
     is the duration of this call; `idle` counts threads by reason; `memory` and `limit` are bytes; `fullest` is a worker
-    and the used share of its limit; `left` counts tasks by state; `groups` are (name, done, total).
+    and the used share of its limit; `left` counts tasks that have not ended, by state; `groups` are (name, done, total)
+    of the 20 groups with most such tasks.
     """
     started = time.perf_counter()
     working = paused = excess = restricted = sampled = memory = limit = 0
@@ -97,7 +98,10 @@ def workers(dask_scheduler: Any) -> list[dict[str, Any]]:
 
 
 def inside(kind: str, name: str, dask_scheduler: Any) -> list[tuple[str, int]]:
-    """What a task group or prefix (`kind` is `group`) or a worker has, as (words, number); empty if it is gone."""
+    """Tasks of a group or prefix (`kind`: `group`) by state and worker, or tasks and results of a worker by prefix.
+
+    Returns (words, number) for each count; nothing if the group or worker is gone.
+    """
     if kind == "worker":
         state = dask_scheduler.workers.get(name)
         if state is None:
@@ -186,7 +190,7 @@ def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
 
 
 def _retired(scheduler: Any) -> list[str]:
-    """Workers that left by request lately; empty before distributed 2024, which does not tell."""
+    """Workers that left by request, from the latest events; empty before distributed 2024, which does not tell."""
     events = scheduler.events.get("all", ()) if hasattr(scheduler, "events") else scheduler.get_events("all")
     told = (event for _, event in islice(reversed(events), LATE_EVENTS) if isinstance(event, dict))
     return [event["worker"] for event in told if event.get("action") == "remove-worker" and event.get("expected")]

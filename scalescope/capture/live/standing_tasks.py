@@ -31,7 +31,7 @@ from scalescope.sent_code import SENT
 ANSWER_S = 2.0  # seconds within which a worker must answer
 ASKED = 5  # largest number of workers that are asked why they do not start their tasks
 BUSY_CORES = 0.5  # a worker that uses at least this many cores counts as computing, whatever its call stacks show
-SAYS = "processing, says the scheduler; its worker"
+ASSIGNED = "assigned to a worker that"
 # By file of `distributed`: the class whose object a task waits for if it waits in this file.
 WAITED_FOR = {
     "actor.py": "ActorFuture",
@@ -77,7 +77,7 @@ class Hang:
 
     since: float  # time at which a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
-    beyond: int  # tasks that are not listed
+    beyond: int  # number of tasks that are not listed
     computing: tuple[str, ...]  # workers that use a core, so that their tasks may just be slow
     hints: tuple[str, ...]
 
@@ -124,7 +124,7 @@ def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], en
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
     """States of tasks that workers with free threads should have started, by worker; None for a silent worker.
 
-    `found` is the result of `scalescope.capture.live.snapshot.standing_tasks`.
+    `found` is the result of `scalescope.capture.live.snapshot.standing_tasks`. At most `ASKED` workers are asked.
     """
     answers: dict[str, Mapping[str, str] | None] = {}
     given: dict[str, list[str]] = {}
@@ -163,7 +163,8 @@ def described(
     if any(task.holds and task.waits_for in RESULTS and _is_full(found, task.worker) for task in tasks):
         hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` first.")
     if any("does not have it" in task.problem for task in tasks):
-        hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
+        lost = "A worker does not know a task that the scheduler gave it"
+        hints.append(f"{lost}: `client.retire_workers` or a restart of the worker sends the task again.")
     if any(task.problem.startswith(NO_WORKER) for task in tasks):
         hints.append("No worker meets the restrictions of a task: look at the task's `workers=` and `resources=`.")
     computing = tuple(
@@ -207,18 +208,18 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
         return ASKS_FOR + task["asks"] if task["asks"] else ALL_PAUSED if task.get("paused") else NO_WORKER
     if stacks is None:
         heard = time.strftime("%H:%M:%S", time.localtime(found["workers"][worker][2]))
-        return f"{SAYS} is silent since {heard}"
+        return f"{ASSIGNED} has been silent since {heard}"
     if key in stacks:
         return ""
     if task.get("paused"):
         return PAUSED
     if worker not in states:
-        return NO_THREAD if _is_full(found, worker) else f"{SAYS} has a free thread"
+        return NO_THREAD if _is_full(found, worker) else f"{ASSIGNED} has a free thread"
     answer = states[worker]
     if answer is None:
-        return f"{SAYS} does not answer"
+        return f"{ASSIGNED} does not answer"
     if key not in answer:
-        return f"{SAYS} does not have it"
+        return f"{ASSIGNED} does not have it"
     return f"its worker has free threads and says: {answer[key]}"
 
 

@@ -40,7 +40,7 @@ def diff(
         ),
     ] = "",
 ) -> None:
-    """Say why run B took longer than run A: the seconds between them, divided without remainder."""
+    """Say why run B took longer than run A: the seconds by which it differs, in parts that add up to all of it."""
     from scalescope.report import html, run_difference
     from scalescope.report.html.difference import write_difference
     from scalescope.report.table import to_terminal

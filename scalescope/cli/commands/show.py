@@ -150,7 +150,7 @@ def show_run(
 
 
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
-    """Exit status of a run without requirements; if no trial is valid and no cause known: FAILED if a trial failed."""
+    """Exit status without requirements: FAILED or INFRASTRUCTURE if no trial is valid and no cause is known."""
     states = {trial.state for trial in trials if not trial.warmup}
     known = bool(verdict.findings) and not verdict.findings[0].limits_trust and TrialState.INVALID in states
     if states and TrialState.VALID not in states and not known:

@@ -65,7 +65,7 @@ def run_sweep(
     prefect: bool | None = None,
     verbose: bool = False,
 ) -> SweepResult:
-    """Carry out a sweep; `accepts` may raise to refuse it before anything is started."""
+    """Carry out a sweep; `accepts` may raise to refuse it before it starts (not called if saved blocks are named)."""
     from scalescope.run import sweep as library
     from scalescope.run.request import check
 

@@ -62,7 +62,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 where=str(client.scheduler.address),
                 cause="cluster.arguments sets another number of threads"
                 if len(self._present) == workers
-                else "workers did not start in time, or the class's `scale` does not count workers",
+                else "workers did not start in time, or the class's `scale` counts something else, such as nodes",
                 next_step="set threads_per_worker to the workers' threads, or raise cluster.start_timeout_s",
             )
 

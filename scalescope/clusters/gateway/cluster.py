@@ -30,7 +30,8 @@ CLOSE_TIMEOUT_S = 8.0
 PATIENCE_S = 60.0  # seconds to wait for a server that is away while its cluster is in use
 CHECK_S = 2.0  # seconds between two questions to the server while workers are awaited
 WATCH_S = 5.0  # seconds between two questions during a trial
-LEAST_SILENT_S = 5.0  # shortest silence of the server, in seconds, that makes a trial invalid
+# A silence of the server makes a trial invalid if it exceeds both these seconds and `trial_watch.PART` of the trial.
+LEAST_SILENT_S = 5.0
 NO_ANSWER = "waiting for the server of Dask Gateway, which does not answer"
 
 _logger = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 raise ClusterError(
                     f"the scheduler of cluster {self._name} did not start within {self.spec.start_timeout_s:g} s",
                     where=self._gateway().address,
-                    cause="the server has no room for the scheduler yet",
+                    cause="perhaps the server has not yet found a machine with room for the scheduler",
                     next_step="raise cluster.start_timeout_s",
                 )
             self.report(f"the scheduler of cluster {self._name} is pending")
@@ -231,7 +232,8 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def _was_away(self) -> str:
         if not self._silent:
             return ""
-        cause = "results come through its proxy, and it may have ended the cluster, so the trial does not count"
+        cause = "results pass through the server's proxy, and the server may have ended the cluster meanwhile, so the "
+        cause += "trial does not count"
         where, next_step = self._gateway().address, "ask the administrator for the server's log"
         return str(ClusterError(self._silent, where=where, cause=cause, next_step=next_step))
 

@@ -11,7 +11,7 @@ from scalescope.leases import Lease
 from scalescope.model.cluster import cluster_spec
 
 GONE_S = 60.0  # seconds within which a stopped cluster must be gone
-CLOCKS_S = 60.0  # largest difference between the clocks of server and owner, in seconds
+CLOCKS_S = 60.0  # seconds by which clocks may differ; clusters older than the lease by more cannot belong to it
 
 
 def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
@@ -34,7 +34,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
                 category="not-removed",
             )
         return reaping.removed(lease, dry_run, [name] if there else [], words)
-    # The owner died before the server told it the cluster's name, so no cluster can be matched to it for sure.
+    # The owner died before it knew the name of its cluster, so we can only guess which cluster that is.
     taken = {each.details.get("cluster") for each in leases.read_all()[0]}
     since = lease.created_at - CLOCKS_S
     clusters = server.ask(lambda gateway: gateway.list_clusters())
@@ -43,6 +43,6 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
         return reaping.removed(lease, dry_run, [], words)
     return reaping.elsewhere(
         lease,
-        f"{words}; the owner had asked {server.address} for a cluster, perhaps {' or '.join(found)}",
+        f"{words}; the owner had asked {server.address} for a cluster, which may be {' or '.join(found)}",
         f"unless others use that cluster, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
     )

@@ -12,7 +12,7 @@ from scalescope.model import secret_variables
 from scalescope.model.cluster import START_TIMEOUT, WORD, ClusterSpec
 from scalescope.model.parameters import Parameter
 
-# Seconds to wait for the name of a new cluster, without which it cannot be stopped: the limit of dask-gateway's client.
+# Seconds to wait for the name of a new cluster, as in dask-gateway's client. Without a name, it cannot be stopped.
 SUBMIT_S = 300.0
 
 _SECRETS = {"basic": "password", "jupyterhub": "api_token"}  # name of the secret, by kind of login

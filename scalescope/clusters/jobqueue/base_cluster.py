@@ -69,7 +69,7 @@ class PendingWorkers:
 
 
 class JobQueueCluster(Cluster[JobQueueSpec]):
-    """A scheduler in this process, and workers in jobs: as many full jobs as fit, and one with the rest."""
+    """A scheduler in this process, and workers in jobs: as many full jobs as the workers fill, one job for the rest."""
 
     shows: ClassVar[str] = (
         "what this machine does: real nodes, their network and accelerators, serialisation, memory, interpreter locks"
@@ -141,7 +141,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         if dask is not None:
             try:
                 dask.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception as error:  # noqa: BLE001 - half started or half dead: the jobs are cancelled all the same
+            except Exception as error:  # noqa: BLE001 - whatever it raises, the jobs are cancelled below
                 _logger.warning("the scheduler did not close in order: %r", error)
         left = self._remove_jobs(CLOSE_TIMEOUT_S)
         self._folder.remove(keep_logs=self._failed)
@@ -301,7 +301,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         found = {worker.nthreads for worker in registered(self._cluster().scheduler)}
         if found - {self._threads}:
             raise WorkersMissing(
-                f"workers came with {sorted(found)} threads, where {self._threads} were asked for",
+                f"asked for {plural(self._threads, 'thread')} per worker, but workers have "
+                f"{' or '.join(map(str, sorted(found)))}",
                 where=f"{self.kind} cluster {self.label}",
                 cause="cluster.prologue, or the site's configuration of dask-jobqueue, changes the workers' command",
                 next_step="look for --nthreads in the script that `scalescope job-script` shows",
@@ -310,7 +311,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     def _missing(self, arrived: int, words: str) -> WorkersMissing:
         return WorkersMissing(
-            f"{arrived} of {self._workers} workers arrived within {self.spec.start_timeout_s:g} s of job run time",
+            f"{arrived} of {plural(self._workers, 'worker')} registered within {self.spec.start_timeout_s:g} s after "
+            "their jobs had started",
             where=f"jobs {', '.join(job.id for job in self._jobs[:8])} of {self.label}",
             cause=words or "their jobs run, but the workers do not register with the scheduler",
             next_step=f"read the jobs' error files in {self._folder.logs}, or raise cluster.start_timeout_s",
@@ -352,7 +354,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             self._failed, self._lost = True, watch.lost
 
     def _give_back_suspended(self) -> list[ClusterError]:
-        """Cancel suspended jobs, because a trial stands still while some of its workers are suspended."""
+        """Cancel suspended jobs, because a trial cannot end without their workers; returns one error, or none."""
         ids = self._suspended()
         if not ids:
             return []

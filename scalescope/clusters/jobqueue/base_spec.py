@@ -58,8 +58,8 @@ class JobQueueSpec(ClusterSpec):
     max_workers: ClassVar[int] = 10_000
     job_class: ClassVar[str] = ""  # class of dask-jobqueue that writes the job scripts, as `module:Class`
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # notations of a time limit that the system accepts
-    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # these notations, for messages
-    status: ClassVar[StatusCommand | None] = None  # command that prints job states; None: a cluster class asks
+    clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # `clocks` in words, for messages
+    status: ClassVar[StatusCommand | None] = None  # prints job states; None: the cluster class asks by itself
     memory_required: ClassVar[bool] = True  # True if a job must say how much memory it needs
 
     account: Annotated[str, NAME("Account that pays for the jobs.")] = ""

@@ -162,7 +162,7 @@ class BatchCluster(JobQueueCluster):
     def _wait(
         self, pending: Sequence[str], reasons: str, running: int, release: str = "", step: str = ""
     ) -> PendingWorkers:
-        """`release`: the command that releases the first job; empty unless all of them are held."""
+        """Report on `pending` jobs; `release` is the command that releases the first, or empty unless all are held."""
         how = "held" if release else "waiting"
         let_go = f"; `{release}` releases the job if you held it, once the reason is gone" if release else ""
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"

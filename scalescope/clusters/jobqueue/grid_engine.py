@@ -105,7 +105,7 @@ class GridEngine:
             self.variables = dict(variables)
 
     def ask(self, *command: str) -> str:
-        """Output of a command, even if its exit status is not 0: `qalter -w v` answers with other statuses, too."""
+        """Output of a command, even if it fails, as `qalter -w v` may; raises `GridEngineSilent` without answer."""
         environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         try:
             done = subprocess.run(
@@ -153,7 +153,7 @@ class GridEngine:
             raise _silent(("qstat",), " ".join(text.split())) from error
 
     def details(self, job_id: str) -> dict[str, list[str]]:
-        """The lines of each field of `qstat -j`; none if the job has ended."""
+        """Lines of `qstat -j` by field; a field that is not printed, such as any of an ended job, has none."""
         fields: dict[str, list[str]] = defaultdict(list)
         name = ""
         for line in self.ask("qstat", "-j", job_id).splitlines():
@@ -189,7 +189,7 @@ class GridEngine:
     def remove(
         self, label: str, numbers: Collection[str], folder: str, *, timeout_s: float, settle_s: float = 0.0
     ) -> tuple[list[str], list[str], list[str]]:
-        """Delete our jobs until none is left. Returns numbers of deleted jobs, our jobs left, and others' jobs."""
+        """Delete our jobs for `settle_s` to `timeout_s`, until none is left; returns deleted, left and others' jobs."""
         deleted: dict[str, None] = {}
         began = time.monotonic()
         while True:

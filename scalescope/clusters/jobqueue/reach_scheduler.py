@@ -1,4 +1,4 @@
-"""Run by a job before its workers, as a file: ends the job if its node cannot reach the scheduler."""
+"""A script that a job runs before its workers: it ends the job if the node cannot reach the scheduler."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from scalescope.leases import Lease
 from scalescope.slurm.commands import Run
 from scalescope.slurm.jobs import ClusterJobs
 
-SETTLE_S = 1.5  # minimum seconds of looking: the killed process may have submitted a job just before its end
+SETTLE_S = 1.5  # least seconds to look for jobs: a killed driver may have submitted one just before its end
 
 GONE_S = 40.0  # seconds for jobs to leave the queue; Slurm's KillWait is 30 by default
 
@@ -56,7 +56,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
         lease.backend,
         Fate.FAILED,
         tuple(numbers),
-        f"{words}; left alone: job {ids} with the same name, but not this cluster's comment, number or log",
+        f"{words}; not cancelled: job {ids}, with the cluster's name, but not its comment, job number or log folder",
         f"if the jobs are yours: {cancel} {ids}; then `scalescope reap` again",
     )
 

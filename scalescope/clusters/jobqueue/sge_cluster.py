@@ -149,7 +149,7 @@ class SgeCluster(BatchCluster):
         return "".join(f"; {words}" for words in told)
 
     def _raise_for_ended(self, seen: Mapping[str, GridEngineJob]) -> None:
-        """Raise for jobs that are gone, could not be started, or are on a host that does not answer."""
+        """Raise for jobs that are gone, could not be started, or lost workers on a host that does not answer."""
         ours = [job.id for job in self._jobs]
         gone = [number for number in ours if number not in seen or seen[number].is_deleted]
         failed = [number for number in ours if number in seen and seen[number].has_failed]

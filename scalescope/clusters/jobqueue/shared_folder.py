@@ -45,7 +45,7 @@ class ClusterFolder:
         self.logs = self.path / "logs"
 
     def create(self, *, tls: bool) -> Security | None:
-        """Make the folder; returns the credentials of scheduler, workers and clients."""
+        """Make the folder, and remove old logs; returns the credentials of all processes, or None without TLS."""
         try:
             for path in old_logs(self.path.parent, LOGS_KEPT_S):
                 shutil.rmtree(path, ignore_errors=True)  # another process may be removing the same folder

@@ -11,7 +11,7 @@ from scalescope.model import site_config
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.site_config import SiteConfig
 
-# Each key of dask-jobqueue sets the first of these fields that the kind has. A key's new name precedes its old one.
+# Each key of dask-jobqueue sets the first of its fields that `spec` has. If two keys set one field, the first counts.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "queue": ("partition", "queue"),
     "account": ("account",),
@@ -63,7 +63,7 @@ def read(spec: type[ClusterSpec]) -> SiteConfig:
 
 def _read(key: str, value: Any) -> Any:
     """The value in the form of its field: sizes in MiB, lists as tuples of text."""
-    from dask.utils import parse_bytes  # here: specifications need the standard library alone
+    from dask.utils import parse_bytes  # imported late: specifications load only the standard library
 
     if key in ("memory", "disk"):
         try:

@@ -88,7 +88,10 @@ class SlurmCluster(JobQueueCluster):
         super()._submit(self._await_nodes(sizes) if sizes else ())
 
     def _await_nodes(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Wait until working nodes have room for all workers; otherwise the first workers would idle."""
+        """Wait until working nodes have room for all workers; otherwise the first workers would idle.
+
+        Before it waits, it cancels the jobs of the cluster; returns `sizes` with the sizes of these jobs.
+        """
         while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
             words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
             words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"
@@ -210,7 +213,8 @@ class SlurmCluster(JobQueueCluster):
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
-                f"workers waited {self._held_s:.0f} s for the other workers, and cost as much as if they had worked",
+                f"started workers waited {self._held_s:.0f} s for the others, and cost as much as if they had worked, "
+                "so Scalescope gave up",
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
@@ -224,7 +228,10 @@ class SlurmCluster(JobQueueCluster):
         now = self._explain(arrived)
         if now is None or not (start := _starts_after(now, left_s / 2)):
             return
-        self.report(f"all jobs are cancelled and queue again: some would wait too long for the rest. {now.words}")
+        self.report(
+            "Scalescope cancels all jobs and submits them again, to start together: the started ones would wait too "
+            f"long for the rest. {now.words}"
+        )
         self._given_back, self._watch.asked = True, ASKED
         sizes = self._give_back()
         self._begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))

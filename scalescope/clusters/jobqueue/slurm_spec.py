@@ -40,7 +40,8 @@ class SlurmSpec(JobQueueSpec):
         re.compile(r"(?P<days>\d+)-(?P<hours>[01]?\d|2[0-3])(:(?P<minutes>[0-5]?\d)(:(?P<seconds>[0-5]\d))?)?"),
     )
     clock_words: ClassVar[str] = "MINUTES, MINUTES:SECONDS, HH:MM:SS, DAYS-HH or DAYS-HH:MM:SS"
-    # Most seconds that started workers wait for missing ones. If Slurm expects a longer wait, all jobs requeue at once.
+    # Most seconds that the started workers of a point wait for the others, before it fails. If Slurm expects to need
+    # more than half of the seconds left, all jobs are cancelled and submitted again, once per point.
     hold_s: ClassVar[float] = 600.0
 
     partition: Annotated[
@@ -123,7 +124,7 @@ class SlurmSpec(JobQueueSpec):
             )
 
     def cores_per_worker(self, threads: int) -> float:
-        """Cores that a worker occupies: whole nodes if jobs share no nodes, else as requested; asks Slurm once."""
+        """Cores that a worker occupies: as requested, or its share of a node if jobs share none; asks Slurm once."""
         whole = _cores_of_whole_nodes(self._room)
         return whole / self.job_workers if whole else super().cores_per_worker(threads)
 
@@ -223,7 +224,7 @@ def _cores_of_whole_nodes(room: SlurmRoom) -> int:
 
 @cache
 def _default_partition() -> str:
-    from scalescope.slurm import commands, jobs  # here: specifications need the standard library alone
+    from scalescope.slurm import commands, jobs  # imported late: specifications load only the standard library
 
     try:
         return jobs.default_partition(run=commands.commands())

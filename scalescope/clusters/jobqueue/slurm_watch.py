@@ -79,7 +79,7 @@ class JobWatch:
         self._silence: CommandSilent | None = None
 
     def expect(self, job_ids: Iterable[str], script: str = "") -> None:
-        """Add submitted jobs; then even a job that Slurm forgets before our first look is noticed."""
+        """Add jobs submitted with `script`, so that even a job that Slurm forgets before our first look is noticed."""
         new = set(job_ids) - self.expected
         self._terms |= dict.fromkeys(new, _asked(script))
         self.expected |= new
@@ -99,7 +99,7 @@ class JobWatch:
         self.asked = ""
 
     def wait_without_jobs(self, words: str, *, in_vain: bool) -> None:
-        """Count time before jobs are submitted as time in the queue. `in_vain`: all other points would wait, too."""
+        """Count a wait for nodes as time in the queue; if `in_vain`, the error after `queue_timeout_s` ends the run."""
         if self._waited_s() > self.queue_timeout_s:
             error = self._too_late("the nodes did not come back", "", self.label, words)
             error.ends_run = in_vain
@@ -399,7 +399,7 @@ def _minute(moment: float) -> str:  # without seconds, so that a repeated messag
 
 def _ending(job: SlurmJob) -> str:
     if job.state == FORGOTTEN:
-        return "Slurm no longer knows how"
+        return "Slurm has no record of the end"
     exit_code = f", ExitCode={job.exit_code}" if job.exit_code and job.exit_code != "0:0" else ""
     return f"{job.state}{f' {job.reason}' if job.reason else ''}{exit_code}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between looks: least, most, share of time since a change
+SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # least and most seconds between looks; share of time since a change
 
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4

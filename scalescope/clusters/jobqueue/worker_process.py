@@ -25,7 +25,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "gpfs", "lustre", "nfs", "nfs4"}
     | {"orangefs", "panfs", "pvfs2", "smb3", "smbfs", "wekafs"}
 )
-LOCAL_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - dask makes a folder of its own in it
+LOCAL_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - Dask makes its own folder in the chosen one
 EXIT_NO_GPU = 96
 
 CLOSE_TIMEOUT_S = 2.0  # seconds; distributed's 30 s, and its wait for tasks, are too long for the driver
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def scratch(default: str | None = None) -> str:
-    """The job's folder for temporary files, unless that is on a network file system."""
+    """`default` or the job's temporary folder; but a local folder, if writable, in place of a network file system."""
     folder = default or tempfile.gettempdir()
     if file_system(folder) not in NETWORK_FILE_SYSTEMS:
         return folder

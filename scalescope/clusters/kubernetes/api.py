@@ -33,7 +33,7 @@ FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # omits secrets' data
-_CLUSTER = "dask.org/cluster-name"  # the operator's label: differs from ours in a user's copy of our cluster
+_CLUSTER = "dask.org/cluster-name"  # operator's label; in a user's copy of our cluster, it has the copy's name
 _CLEARED_AWAY = (
     "unable to retrieve container logs",
     "failed to try resolving symlinks",
@@ -181,7 +181,7 @@ class Api(ControlPlane):
         return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
-        """Why the server would refuse a pod, in its words; empty if it would not (dry run)."""
+        """Why the server would refuse a pod, in its words; empty if it would not, or if a dry run cannot tell."""
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
@@ -306,7 +306,7 @@ class Api(ControlPlane):
             raise refusal(title, where, f"HTTP {status}", said, status=status) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
             detail = " ".join(f"{type(error).__name__}: {error}".removesuffix(": ").split())
-            raise refusal("Kubernetes cannot be asked", where, "Unreachable", detail, detail=detail) from error
+            raise refusal("a request to Kubernetes failed", where, "Unreachable", detail, detail=detail) from error
 
 
 def _message(response: httpx.Response | None) -> str:

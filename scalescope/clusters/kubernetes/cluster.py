@@ -46,7 +46,9 @@ CONNECT_TIMEOUT_S = 30.0  # seconds for the scheduler to answer
 REPORT_INTERVAL_S = 15.0  # seconds between two reports in the same words
 LOOK_INTERVAL_S = 0.5  # seconds between two looks at the pods
 NODE_NOTICED_S = 50.0  # seconds within which Kubernetes notices a lost node; its default is 40
-LEAST_SILENT_S = 2.0  # shortest silence, in seconds, that makes a trial invalid; a busy server may need 1 s
+# A silence of the API server makes a trial invalid if it exceeds both these seconds and `trial_watch.PART` of the
+# trial. A busy server may need 1 s to answer.
+LEAST_SILENT_S = 2.0
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # variables by which pods install packages at start
 _logger = logging.getLogger(__name__)
@@ -153,8 +155,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
         why = "; ".join(" ".join(each.split()) for each in left)  # errors on one line each
         return (
-            f"{self.label} is not gone: the operator removes it after {self.spec.idle_timeout_s} idle seconds; "
-            f"to remove it now, run `scalescope reap` with valid credentials: {why}"
+            f"{self.label} could not be removed: the operator will do so once it has been idle for "
+            f"{self.spec.idle_timeout_s} s; to remove it now, run `scalescope reap` with valid credentials: {why}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -372,7 +374,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _was_away(self, api: Api) -> str:
         self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s"
-        detail = "outside Kubernetes, results come through the API server, so this trial does not count"
+        detail = "a driver outside Kubernetes gets results through the API server, so the trial does not count"
         return str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
@@ -406,7 +408,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             ) from error
 
     def _check_versions(self, found: Iterable[Mapping[str, str]]) -> None:
-        """Refuse an image whose Dask differs from ours: the errors that this causes later would not say so."""
+        """Refuse images with another Python or distributed than ours: the errors that follow would not say so."""
         here = _versions(distributed.versions.get_versions()["packages"])
         for there in map(_versions, found):
             if there != here:

@@ -49,7 +49,7 @@ class Renewer:
         threading.Thread(target=self._renew, name="scalescope-lease", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop renewing; nothing is written after this returns."""
+        """Stop renewing; after this returns, nothing is written to the ledger."""
         with self._writing:
             self._over.set()
 

@@ -43,7 +43,7 @@ _PROCESSOR = (
     "set `cluster.image` to one for that processor, or `cluster.{}node_selector` to the image's kubernetes.io/arch=ARCH"
 )
 WEBHOOK_SILENT, CREDENTIALS = "webhook-silent", "credentials"  # categories
-OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # label of its Deployment in its Helm chart
+OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # label of the Deployment in the operator's chart
 
 # The first row whose pattern is found in "REASON: MESSAGE" (ignoring case) names the category. REASON is Kubernetes's
 # own word, `HTTP STATUS` for a refused request, `Log` for a line of a container's log, or one of our own words.
@@ -143,7 +143,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "ask an administrator to install the operator: helm install --repo https://helm.dask.org --create-namespace "
      "-n dask-operator --generate-name dask-kubernetes-operator"),
     ("operator-silent", MUST_ACT, "^OperatorSilent: ready",
-     "the operator runs, but lacks a right, stands still, or does not watch this namespace",
+     "the operator's pod is ready, but the operator hangs, lacks a right, or does not watch this namespace",
      "read its log: `kubectl logs -n NAMESPACE deployment/NAME` of the Deployment above; if that has `403 Forbidden`, "
      "ask an administrator to apply the operator's Helm chart again"),
     ("operator-silent", MUST_ACT, "^OperatorSilent",

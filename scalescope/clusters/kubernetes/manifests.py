@@ -1,7 +1,7 @@
 """The manifests of a cluster, from its specification: pure functions.
 
 The operator makes a Deployment and a Service for the scheduler of a `DaskCluster`, and a Deployment for each worker of
-a `DaskWorkerGroup`. The cluster's own group stays empty, because a group is replaced when its threads change.
+a `DaskWorkerGroup`. The default group of the cluster stays empty, because a group is replaced when its threads change.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
 
 
 def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, group: str = "") -> dict[str, Any]:
-    """The pod of a worker; a worker of a named group has the Dask resource `GROUP`, one for each thread.
+    """The pod of a worker; in a named group, it has a Dask resource of that name, one for each thread.
 
     Without a nanny (dask-cuda always has one), a dead process ends the container, and Kubernetes tells why.
     """

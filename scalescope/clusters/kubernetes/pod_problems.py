@@ -113,7 +113,7 @@ def not_ready(nodes: Sequence[Raw], pod: Raw) -> list[str]:
 
 
 def until_told(log: str) -> str:
-    """A log up to the last line that matches the table of failures; empty if no line does."""
+    """A log up to the last line that tells its failure (the first row of `FAILURES` that fits); empty if none does."""
     rows, lines = matching("Log", log), log.splitlines()
     told = [number for number, line in enumerate(lines) if rows and rows[0] in matching("Log", line)]
     return "\n".join([*lines[: told[-1]], _BEFORE_WORDS.sub("", lines[told[-1]])]) if told else ""
@@ -168,7 +168,7 @@ def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | Non
 
 
 def is_lost_with_its_node(pod: Raw) -> bool:
-    """Whether Kubernetes deleted a pod because its node does not answer; it stays until the node is back."""
+    """Whether Kubernetes deleted a pod because its node does not answer; the pod stays until the node is back."""
     disrupted = _conditions(pod).get("DisruptionTarget", {})
     return disrupted.get("reason") in BY_TAINT and is_on_silent_node(pod)
 
@@ -207,7 +207,7 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
 
 
 def with_node(problem: PodProblem, node: Raw) -> PodProblem:
-    """If the node does not answer, return that as the problem of a starting pod."""
+    """The problem that the pod's node does not answer, if that is so; else `problem` itself."""
     ready = _conditions(node).get("Ready", {"status": "True"})
     if ready["status"] == "True":
         return problem

@@ -122,7 +122,7 @@ class PodWatch:
         """
         now, spec, arrived = self._clock(), self._spec, len(hosts)
         if len(self._deployments) > self._most:
-            what = f"{self._component}s of {self._label} were made twice"
+            what = f"{self._label} has more {self._component} Deployments than were asked for"
             raise refusal(what, self._where, "TwoOperators", detail=described(self._api.operators()))
         if len(self._deployments) < expected and now - self._began > SETTLE_S:
             self._check_operator(now - self._began)
@@ -164,7 +164,7 @@ class PodWatch:
 
     @property
     def is_ending(self) -> bool:
-        """Whether pods are ending; such a pod may still register, because Kubernetes restarts a retired worker."""
+        """Whether a pod has been ending for less than `ENDING_S`: Kubernetes may restart a retired worker meanwhile."""
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
     def ended(self, restarts: Mapping[str, int], node_s: float = 0.0) -> list[PodProblem]:
@@ -180,7 +180,7 @@ class PodWatch:
     def error(
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
-        """The error for a problem; `limit`: the field that limits how long such a pod may wait."""
+        """The error for a problem; `limit`: the field that limits how long a pod with it may wait."""
         if problem.reason in (DELETED, *PULLS) and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         if problem.reason in BY_TAINT and problem.node and self._may("get", "nodes"):
@@ -340,7 +340,8 @@ class PodWatch:
             log = until_told(log) or log
         if arrived > expected:
             category = "not-retired"
-            cause = "the operator could not retire the surplus workers: their data does not fit into the others"
+            cause = "the operator did not retire the surplus workers, perhaps because their data does not fit into the "
+            cause += "memory of the others"
         return WorkersMissing(
             what,
             where=self._where,

@@ -59,7 +59,8 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
                     seen.add(here)
                     results += reap_namespace(api, found, dry_run)
         except ClusterError as error:
-            words = ": ".join(filter(None, ("clusters of other hosts are not looked for", error.what, error.cause)))
+            what = "clusters of other hosts could not be looked for"
+            words = ": ".join(filter(None, (what, error.what, error.cause)))
             label = error.where or asked[0]
             results.append(Reaped(label, KubernetesSpec.kind, Fate.ELSEWHERE, (), words, error.next_step))
     return results

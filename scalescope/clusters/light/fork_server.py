@@ -47,7 +47,7 @@ class ForkServer:
         return sockets
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end of this process and its children; return whether that comes within `timeout` seconds."""
+        """Wait until the server and its children have ended; return whether that is within `timeout` seconds."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -38,7 +38,8 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 timeout_s,
                 where=self._where(),
                 cause="Scalescope did not start these workers, so it does not add or close any",
-                next_step=f"ask for workers: [{len(self._present)}], or scale the cluster yourself before each run",
+                next_step=f"set the axis workers to [{len(self._present)}], or scale the cluster yourself before each "
+                "run",
             )
 
     def close(self) -> None:

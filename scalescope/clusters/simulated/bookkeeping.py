@@ -192,7 +192,7 @@ class RestingBalancer:
             self._callback.stop()
 
     def wake(self) -> None:
-        """Resume at the time at which a scheduler without pauses would: whole intervals after the first round."""
+        """Resume when a scheduler without pauses would begin its next round: whole intervals after the first round."""
         callback = self._callback
         if callback is not None and not callback.is_running():
             interval, now = callback.callback_time, callback.io_loop.time()

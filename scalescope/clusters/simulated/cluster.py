@@ -320,8 +320,9 @@ def task_durations(
 ) -> Iterator[None]:
     """Make tasks take the virtual seconds in `durations` (by key prefix), at least `SHORTEST_TASK_S`.
 
-    While a worker packs and unpacks data for `links`, its tasks get longer: by these CPU seconds, divided by the
-    worker's threads, times the share of its time in which a task uses a core (`cpu_share`, `thread_state.cpu_share`).
+    While a worker packs and unpacks data for `links`, its tasks get longer. Each gets the CPU seconds of packing,
+    divided by the worker's threads, times `cpu_share`: the share of its time in which the task uses a core. A task may
+    set its share as `thread_state.cpu_share`.
     With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of its time).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
@@ -362,7 +363,10 @@ def task_durations(
 
 
 def _packing_delay(links: Links, before_s: float) -> float:
-    """Prolong the calling task by what its worker packed after its first `before_s` CPU seconds; return the delay."""
+    """Prolong the calling task for its worker's packing since the task began; return the delay in seconds.
+
+    `before_s`: CPU seconds that the worker had spent when the task began.
+    """
     state, delay = worker.thread_state, 0.0
     this = state.execution_state["worker"]
     share = state.cpu_share / this.state.nthreads

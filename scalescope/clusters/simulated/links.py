@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Callable
 
 GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of this, modulo 1, are spread evenly from 0 to 1
-ROUNDING = 1e-9  # relative difference below which rates are equal; the same in seconds for ends of transfers
-SMALL = 0.1  # transfers that alone take less than this share of the latency are not counted on links
+ROUNDING = 1e-9  # rates count as equal within this share, and ends of transfers within this many seconds
+SMALL = 0.1  # transfers that would alone take less than this share of the latency take no bandwidth from others
 
 
 class Link:
@@ -51,7 +51,8 @@ class Flow:
         self.weight = weight  # weight of the flow in the shares of its links
         self.links = (out, into)
         self.share = 0.0  # bytes a second, set by `FairShares`
-        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # bytes left, rate, last change, end
+        # Bytes left at the time `since`, bytes a second from then on, and time of the end; times in virtual seconds.
+        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf
         self.passed = passed  # called with the time at which all bytes have passed
 
 
@@ -59,7 +60,7 @@ class FairShares:
     """Max-min fair shares of flows over links, by the weights of the flows.
 
     A flow gets the lower of its two links' levels, times its weight. A link's level is the rate that it leaves to each
-    flow (of weight 1) that its other link does not limit. If a flow comes or goes, new levels spread only to links of
+    flow of weight 1 whose other link does not limit it. If a flow comes or goes, new levels spread only to links of
     flows whose share changed.
     """
 

@@ -40,7 +40,7 @@ class KernelSelector(selectors.DefaultSelector):
             if not clock.engaged or (timer is None and wake is None):
                 return super().select(None)
             if clock.must_be_patient() or (clock.blocked_outside and not waited):
-                waited = True  # once: an actor released outside by the last event may need a moment to return
+                waited = True  # only once: an actor that blocked outside may need a moment to return
                 events = super().select(OUTSIDE_WAIT_S)
                 if events:
                     return events
@@ -55,7 +55,7 @@ class KernelSelector(selectors.DefaultSelector):
                 return []
 
     def _others(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ready files, unless the loop's own pipe is the only one: its wake-ups show as ready callbacks."""
+        """Ready files; none if the loop watches only its own pipe, because wake-ups show as ready callbacks."""
         return super().select(0) if len(self.get_map()) > 1 else []
 
 

@@ -56,7 +56,7 @@ class _Receiving(_Comm):
 
 
 class _Handover:
-    """Stands in for a connection between workers of one process; `message` holds the message that was written."""
+    """Used in place of a connection between workers of one process; keeps what was written as `message`."""
 
     message: Any = None
 
@@ -150,7 +150,7 @@ def linked(links: Links, workers: Mapping[str, LinkedWorker]) -> Iterator[None]:
 
 
 def _owner(rpc: Any) -> str:
-    """Address of the host of a pool of connections: of its worker or scheduler, else of the clients."""
+    """Address of the worker or scheduler that owns a pool of connections; `CLIENT` if a client owns it."""
     server = None if rpc.server is None else rpc.server()  # a client has no server
     return str(getattr(server, "address", CLIENT))
 

@@ -49,8 +49,8 @@ OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "registe
 CALL_MORE = "an actor runs one method at a time: spread the work over more actors, or use tasks instead of the actor"
 WRAP_ONCE = "wrap large arguments without Dask objects once, `data = dask.delayed(data, traverse=False)`; pass `data`"
 NAME_META = "pass `meta=`, an empty example of the result (Dask still calls the function if only `dtype=` is given)"
-WORTH_META = 0.2  # least share of worker time; Dask's call that infers `meta` takes equally long for any amount of data
-# The client also makes a call while tasks run if it did so this often, and for this share of the call's seconds
+WORTH_META = 0.2  # least share of worker time for a fault: inferring `meta` takes equally long for any amount of data
+# Least calls while tasks ran, and least share of the calls' seconds then, for `ClientSpending.meanwhile` to be true
 OFTEN, OVERLAP = 2, 0.02
 ALL_AT_ONCE = 0.8  # least mean calls of actors at a time per worker, for all workers to count as in use
 LITTLE = 2**20  # bytes of results; gathering fewer is no remedy
@@ -60,7 +60,7 @@ GATHERS = Premise[Observation](
 )
 AS_ARRAYS = "return arrays (NumPy, pandas, Arrow) instead of lists and dictionaries, which are packed item by item"
 PACKED = 0.2  # least share of the client's wait in which workers packed results, for a finding to mention it
-SLOWLY = 20e6  # bytes per second that count as slow packing: lists of numbers reach 3 MB/s, arrays hundreds of MB/s
+SLOWLY = 20e6  # bytes per second, below which packing is slow: lists of numbers reach 3 MB/s, arrays hundreds of MB/s
 WORTH_PACKING = 2**16  # least bytes of results to judge by; fewer are slow only if the worker lacks a core or imports
 MOSTLY = 0.9  # least share of the client's time on one line, for only that line to be named
 

@@ -26,8 +26,8 @@ SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-thre
 CROWD = 1.25  # least threads that want a core, per core, for them to count as waiting for each other
 OF_DASK = 20  # most threads of a worker's process that belong to Dask itself, not to tasks or a library's pool
 ONE_EACH = (
-    "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies set them, from "
-    "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
+    "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (a nanny sets them to "
+    "the values in `distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
     "`torch.set_num_threads(1)`, `n_jobs=1`)"
 )
 
@@ -52,7 +52,7 @@ ASKED = "local"  # kind of cluster whose sweeps measure this host itself
 
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
-    """`lost_s`: core-seconds used by pools, or beyond a core per task; without pools, task-seconds without a core."""
+    """`lost_s`: core-seconds of pools, beyond one core per task or outside tasks; else task-seconds without a core."""
     found, here = samples(observation), host(observation) or hosts_of_workers(observation)
     if found is None or here is None or here.idle > FULL:
         return None
@@ -83,14 +83,15 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         *((Evidence("threads of a library's pool", pool, "table workers"),) if pool > 1 else ()),
         *((Evidence(BEYOND_CORES, observation.threads - here.cpus, "facts host.load"),) if limit else ()),
     )
-    ran, idle = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}", f"({percent(here.idle)} idle)"
+    ran = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}"
+    idle = f"only {percent(here.idle)} of the cores' time was idle"
     if pools:
         threads = f"{pool:,} threads of their own each" if pool > 1 else "threads of their own"
-        summary = f"{ran}, and libraries inside them start {threads}, which compete: all cores are busy {idle}."
+        summary = f"{ran}, and libraries inside them start {threads}, which compete: {idle}."
         remedy = ONE_EACH
     else:
         so = "a host with more cores would give other times" if limit else "more threads only slow each other down"
-        summary = f"{ran}, all busy {idle}: each task got {percent(cores / tasks)} of a core, so {so}."
+        summary = f"{ran}, and {idle}: each task got {percent(cores / tasks)} of a core, so {so}."
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
             "more cores" + (f"; {ONE_EACH}" if pool > _most_threads(observation) else "")
@@ -137,7 +138,7 @@ def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
 
 
 BUSY = 0.8  # least share of worker time busy, for threads to have no time to spare
-SLACK = 0.5  # least share of the host idle, for more threads to have room
+SLACK = 0.5  # least share of the host idle, for more threads to have room; also other limits of one half
 MANY_WAIT = 6  # mean tasks waiting per thread, from which several times as many threads would be busy
 MOST_TIMES = 8  # most threads that are recommended, as a multiple of the present ones
 
@@ -216,7 +217,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """Threads that a worker has memory for, as a multiple of its present ones; by its peak memory besides results."""
+    """Threads for which a worker has memory, as a multiple of its present ones; infinite if that is not known."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):
@@ -233,7 +234,7 @@ def _outside(observation: Observation) -> tuple[str, ...]:
 
 
 def _cores_of_a_task(observation: Observation) -> float | None:
-    """Cores that a running task keeps busy: its own thread or its worker's process, whichever uses more."""
+    """Cores that a running task keeps busy, by its thread or by its worker's process: the larger; None if unknown."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing, for_core, waiting = (sum(each[part] for each in seconds) for part in TOLD)
     told = computing + for_core + waiting
@@ -264,7 +265,7 @@ HOST_OVERLOADED = TrialCause(
 
 @HOST_OVERLOADED.finds
 def host_overloaded(observation: Observation) -> Finding | None:
-    """`lost_s`: core-seconds that others had and tasks lacked. At most medium, since no workload is at fault."""
+    """`lost_s`: core-seconds that others had and tasks lacked. Always medium, since no workload is at fault."""
     here, found = host(observation), samples(observation)
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None

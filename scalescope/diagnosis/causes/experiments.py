@@ -95,7 +95,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
         why = (
             "shorter tasks change nothing"
             if times >= NEARLY_ALL
-            else "the rest goes to the tasks themselves, and to threads that these fill unevenly"
+            else "the rest goes to the tasks, and to threads that are idle while others run tasks"
         )
         return f"with tasks of no length the run took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
@@ -109,7 +109,7 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
     before, after = summary.point.values.get(name), there.point.values.get(name)
     if name in PARTITIONS:
         made = there.partitions
-        why = "their number changes nothing" if same else "their number decides" if times < 1 else "that is slower"
+        why = "their number changes nothing" if same else "that is faster" if times < 1 else "that is slower"
         return f"{made:,} partitions instead of {summary.partitions:,} took {took} s: {why}"
     if name == WORKERS and isinstance(before, int) and isinstance(after, int) and after < before:
         why = (

@@ -24,10 +24,11 @@ NEVER_MORE = 1.4  # cores; nine in ten samples of a process under one lock stay 
 # Seconds after which a computing thread yields the lock (`sys.getswitchinterval`): handing a task to another thread
 # takes as long.
 SWITCH_S = 0.005
-# Least share of tasks handed over `SWITCH_S` late; by chance, one of two threads gets its task at once.
+# Least share of tasks handed over `SWITCH_S` late that shows a lock; by chance, one of two threads gets its task at
+# once.
 HANDED_LATE = 1 / 3
-MIN_HANDED = 3  # fewest tasks that waited for a computing thread; fewer prove nothing about when it yields
-# Least idle cores of the host for a process to have used more; on a small host, the share `FULL` of its cores.
+MIN_HANDED = 3  # least tasks of a worker; fewer prove nothing about when its threads yield the lock
+# Least idle cores that show that a process could have used more; on a small host, `FULL` times its cores.
 ROOM = 0.3
 OFF = 0.2  # least share of the busy time in which threads neither had nor wanted a core, outside of calls that wait
 BY_CLOCKS = "table inside"  # source of evidence from the clocks of threads
@@ -114,7 +115,7 @@ def _has_room(observation: Observation) -> bool:
 
 
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
-    """Whether tasks waited on the worker as long as the switch interval; true where too few waited to tell."""
+    """Whether tasks waited on the worker as long as the switch interval; true where it ran too few to tell."""
     late = handed_over(observation)[(observation.measured.worker == worker) | in_one_process(observation)]
     return len(late) < MIN_HANDED or bool(np.quantile(late, 1 - HANDED_LATE) >= SWITCH_S)
 
@@ -193,7 +194,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("tasks running at once where threads take turns", round(locked.running, 2), "table tasks"),
         Evidence("cores in use while tasks overlapped", round(locked.cpu, 3), locked.source),
         Evidence(
-            "seconds until a task reaches its thread, exceeded by one task in three",
+            "least seconds that the slowest third of tasks needed to reach their threads",
             round(float(np.quantile(late, 1 - HANDED_LATE)), 4),
             "table tasks",
         ),

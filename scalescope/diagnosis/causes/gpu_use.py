@@ -128,8 +128,8 @@ def gpu_contended(observation: Observation) -> Finding | None:
         f"A GPU{names_of_cards(observation)} that was always busy serves {sharing}, with {waiting} tasks waiting at a "
         f"time: the tasks wait for each other for {percent(share)} of the worker time.",
         "give each worker a GPU of its own (Slurm: `cluster.gpus`, as `--gres=gpu:N`; Kubernetes: `cluster.gpus=1`, as "
-        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this GPU: the work ends no "
-        "later",
+        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this GPU: the work "
+        "then takes no longer",
         Evidence("tasks that wait for the GPU at a time", round(worst.queued, 2), "table gpu, doing copying"),
         Evidence("workers on the same GPU", len(worst.workers), "table gpu"),
         confidence=0.8,
@@ -165,7 +165,8 @@ def gpu_unused(observation: Observation) -> Finding | None:
     longest = max(seconds, key=seconds.__getitem__)
     remedy = (
         "run these tasks elsewhere: start GPU workers with `--resources GPU=1` and make only the tasks that need one "
-        "under `dask.annotate(resources={'GPU': 1})`; let groups of workers (`cluster.groups`) have fewer GPUs"
+        "under `dask.annotate(resources={'GPU': 1})`; on Kubernetes, give some groups of "
+        "workers (`cluster.groups`) no GPU"
         if using
         else "check `client.run(torch.cuda.is_available)`: a torch built for the CPU does not see a GPU; or ask for "
         "workers without GPUs"

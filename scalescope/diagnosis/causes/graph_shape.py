@@ -17,7 +17,7 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
-MUCH_BETWEEN = 1.2  # times as long, with the time between tasks, for the finding to tell the longest path's seconds
+MUCH_BETWEEN = 1.2  # least ratio of the longest path, with time between tasks, to T∞ for the finding to tell both
 
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",

@@ -12,7 +12,7 @@ from scalescope.model.records import JOBLIB, LOCAL, PAST_THE_CLUSTER
 from scalescope.model.words import duration
 
 RUN = "client.run"
-# Text and remedy for each library that computed without the cluster
+# Text and remedy for each way to compute without tasks on the cluster
 SAID = {
     LOCAL: (
         "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
@@ -49,7 +49,7 @@ LOCAL_SCHEDULER = TrialCause(
 
 @LOCAL_SCHEDULER.finds
 def local_scheduler(observation: Observation) -> Finding | None:
-    """`lost_s`: seconds in which a local scheduler or joblib computed without the cluster, times the threads."""
+    """`lost_s`: seconds in which a local scheduler, joblib or `client.run` did the work, times the threads."""
     past = PAST_THE_CLUSTER if observation.attempts is not None else (*PAST_THE_CLUSTER, RUN)
     chosen = np.array([what in past for what in observation.column("client", "what")], dtype=bool)
     seconds, whole_s = observation.numbers("client", "seconds"), observation.trial.real_s

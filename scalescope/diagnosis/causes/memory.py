@@ -70,12 +70,13 @@ def memory_spill(observation: Observation) -> Finding | None:
     on_disk = float(sum(peaks(observation, "spilled").values()))
     spilled = max(disk.written, on_disk)
     amount = f" ({words.size(spilled)} in all)" if spilled else ""
-    pauses = f", {words.duration(paused_s)} of it paused" if lost_s > disk.lost_s and paused_s >= 0.1 * lost_s else ""
+    paused = lost_s > disk.lost_s and paused_s >= 0.1 * lost_s
+    pauses = f", including {words.number(paused_s)} thread-seconds of paused workers" if paused else ""
     return MEMORY_SPILL.finding(
         observation,
         lost_s,
-        f"{percent(share)} of the worker time was spent writing results to disk and reading them back{whose}{pauses}"
-        f"{amount}: {_need(observation, held)}.",
+        f"{percent(share)} of the worker time was spent writing results to disk and reading them back{amount}{whose}"
+        f"{pauses}: {_need(observation, held)}.",
         _remedy(observation, held) if held else _by_graph(observation),
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
         Evidence("seconds reading", round(float(attempts.disk_read.sum()), 3), "table tasks, column disk_read"),
@@ -300,7 +301,7 @@ def _stopped(observation: Observation) -> Finding | None:
 
 @once
 def _paused(observation: Observation) -> float:
-    """Thread-seconds in pauses, each weighted with the share of its time in which tasks waited for a thread."""
+    """Thread-seconds in pauses, times the share of all paused time in which tasks waited for a thread."""
     pauses, line = observation.measured.pauses, timeline(observation)
     inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
     length = float((pauses.end - pauses.begin).sum())

@@ -17,7 +17,7 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
-WIDER = 2  # least ratio of the tasks of another stage to those of the narrow one
+WIDER = 2  # least ratio of the widest stage's tasks (at most the threads) to those of a stage that counts as narrow
 FAN_IN = 8  # most results that a task of a tree combines, as in Dask's own trees (`split_every`)
 WIDE = 0.5  # most tasks of the widest stage per thread, for the whole graph to count as narrow
 
@@ -71,8 +71,8 @@ def narrow_stage(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"`{worst.prefix}` has {plural(worst.tasks, 'task')}{times} for {plural(threads, 'thread')}, and `{wide}` has "
-        f"{widest:,}: {percent(observation.share_of(worst.blamed_s))} of the worker time passed on threads without a "
-        f"task while the narrow stage ran{more}.",
+        f"{widest:,}: threads without a task cost {percent(observation.share_of(worst.blamed_s))} of the worker time "
+        f"while the narrow stage ran{more}.",
         f"look at `{worst.prefix}`: {act}",
         Evidence("tasks of the narrow stage", worst.tasks, f"table tasks, prefix {worst.prefix}"),
         Evidence("tasks of the widest stage", widest, f"table tasks, prefix {wide}"),

@@ -41,7 +41,7 @@ NESTED_CLIENT = TrialCause(
 
 @NESTED_CLIENT.finds
 def nested_client(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds held by waiting parents, idle while parents send graphs, or of repeated side inputs."""
+    """`lost_s`: thread-seconds of tasks waiting for tasks they sent, idle meanwhile, or of repeated side inputs."""
     if deadlock := _deadlock(observation):
         return deadlock
     sent = submissions(observation)
@@ -70,7 +70,8 @@ def nested_client(observation: Observation) -> Finding | None:
     names, place = task_prefixes(observation)
     prefix, count = names[int(np.bincount(place[parents]).argmax())], len(parents)
     their, threads, they = ("its", "thread", "it") if count == 1 else ("their", "threads", "they")
-    how = f"gave up {their} {threads}, but" if seceded else f"held {their} {threads} while {they} waited, having"
+    how = f"gave up {their} {threads}, but " if seceded else ""
+    held = "" if seceded else f", and held {their} {threads} while {they} waited for these"
     wrap = "" if seceded else "; or let the task give up its thread with `with worker_client() as client:`"
     remedy = (
         f"let the client send the tasks that `{prefix}` sends: pass futures as arguments instead of calling "
@@ -81,8 +82,8 @@ def nested_client(observation: Observation) -> Finding | None:
     return NESTED_CLIENT.finding(
         observation,
         lost_s,
-        f"{plural(count, 'task')} `{prefix}` {how} sent {plural(sent.nested_graphs, 'graph')} of {their} own with "
-        f"{plural(sent.nested_tasks, 'task')}, which costs {percent(share)} of the worker time.",
+        f"{plural(count, 'task')} `{prefix}` {how}sent {plural(sent.nested_graphs, 'graph')} of {their} own with "
+        f"{plural(sent.nested_tasks, 'task')}{held}: this costs {percent(share)} of the worker time.",
         remedy,
         Evidence("graphs sent from within tasks", sent.nested_graphs, "table graphs"),
         Evidence("tasks in graphs sent from within tasks", sent.nested_tasks, "table graphs"),

@@ -53,7 +53,7 @@ def _left_out(summary: PointSummary) -> str:
     return said if elsewhere > 0 else ""
 
 
-# Least seconds of a call, and least thread-seconds of all its tasks, for a fault to be found in it
+# Seconds of a call, and thread-seconds of all its tasks; below both, the call is too short for a fault to be found
 SHORT_CALL_S, SHORT_WORK_S = 2.0, 0.5
 
 
@@ -74,7 +74,7 @@ TOO_SHORT = SweepCause(
 
 @TOO_SHORT.finds
 def too_short(case: SweepCase) -> Finding | None:
-    """Find trials that are too short to judge; all other findings then count as information."""
+    """Find that all calls are too short to judge; other losses then are information, or are left out."""
     found = [metrics for _, metrics in case.measured]
     if not found or not all(map(is_trifle, found)) or not case.sweep.cluster.real_time:
         return None

@@ -87,7 +87,7 @@ PREFECT_OVERHEAD = TrialCause(
 
 @PREFECT_OVERHEAD.finds
 def prefect_overhead(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds of Prefect tasks outside of their functions, without waits, retries and servers."""
+    """`lost_s`: thread-seconds around the functions of Prefect tasks that can be saved (`_avoidable_s`)."""
     found = [each for each in prefect_seconds(observation).values() if each.tasks]
     sent = submissions(observation)
     carries_data = bool(heavy(sent).sum() > MOSTLY * len(sent.time))

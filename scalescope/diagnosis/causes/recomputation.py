@@ -156,7 +156,11 @@ def _same_arguments(observation: Observation, prefix: str, lost_s: float, tasks:
 
 
 def _computed_again(observation: Observation) -> Bools | None:
-    """Attempts whose key finished again later; keys chosen by the user count only if a worker left with the result."""
+    """Attempts whose key finished again later; None without any.
+
+    Left out: results that died with their worker; tasks that were sent only for `meta`; and keys that the user chose,
+    except if a worker left by request and took the result along.
+    """
     attempts = observation.measured
     finished = task_column(observation, "status") == STATUS_FINISHED
     keys = attempts.key if bool(finished.all()) else list(compress(attempts.key, finished.tolist()))

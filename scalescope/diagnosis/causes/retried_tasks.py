@@ -79,7 +79,7 @@ def _by_prefect(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worst = max(found, key=lambda each: each.raised + each.retry)
-    waited = f", {words.duration(worst.retry)} of it in pauses before a retry" if worst.retry else ""
+    waited = f", including {words.number(worst.retry)} thread-seconds of pauses before a retry" if worst.retry else ""
     errors = f" ({words.some(sorted(worst.errors))})" if worst.errors else ""
     remedy = f"fix the error in `{worst.prefix}`"
     if worst.retry > worst.raised:

@@ -56,7 +56,7 @@ SERIALISATION_BOUND = TrialCause(
 
 @SERIALISATION_BOUND.finds
 def serialisation_bound(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `serialisation`; or thread-seconds idle with the next task on the worker, and packing."""
+    """`lost_s`: part `serialisation`; or thread-seconds idle while client or workers handle the next task's data."""
     if observation.noteworthy("serialisation"):
         return _unpacking(observation)
     return _heavy_tasks(observation) or _first_tasks(observation)

@@ -173,7 +173,7 @@ def _prefixes_on(observation: Observation, worker: int) -> list[str]:
 
 
 def _shares_host(observation: Observation, slow: Sequence[int]) -> bool:
-    """Whether other workers share a slow worker's host; an emulated worker, or one with a GPU, counts as a host."""
+    """Whether other workers share a slow worker's host; False for emulated workers and those with a GPU."""
     emulated = observation.trial.virtual or "emulation" in (observation.trial.facts.get("cluster") or {})
     if emulated or on_gpu(observation):
         return False

@@ -157,13 +157,13 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY or found.window >= enough:
         return None
     prefix, fewer = most_common_prefix(observation), found.window < observation.threads
-    times = "" if fewer else " (the median; at times fewer than threads)"
+    times = "" if fewer else " (the median; at times there were fewer than threads)"
     return FEW_TASKS_IN_FLIGHT.finding(
         observation,
         lost_s,
-        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight{times} for "
-        f"{plural(observation.threads, 'thread')} and sends more when a task has ended, so that {percent(share)} of "
-        "the worker time was idle.",
+        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight for "
+        f"{plural(observation.threads, 'thread')}{times} and sends more when a task has ended, so that "
+        f"{percent(share)} of the worker time was idle.",
         Remedy(
             f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, and add one in it for each task that "
             "ends; or submit all at once if no result decides what comes next",
@@ -187,7 +187,7 @@ NOT_ASLEEP = (
     "send all at once, and wait for results with `wait` or `as_completed`: the client sleeps at line {line} for most "
     "of the loop; if the work really arrives at that pace, nothing is lost"
 )
-ITS_OWN_PACE = Remedy("submit work earlier if it exists earlier; else nothing is lost", saved_s=0.0)
+ITS_OWN_PACE = Remedy("if the work is known earlier, submit it earlier; if not, nothing is lost", saved_s=0.0)
 SLOW_SUBMISSION = TrialCause(
     code="slow-submission",
     title="Tasks sent too slowly",
@@ -229,7 +229,7 @@ def slow_submission(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
-        f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
+        f"tasks per second. {plural(observation.threads, 'thread')} could run {needed:,.3g} tasks per second "
         f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle."
         + (" The client's event loop was free meanwhile: the client had no more work to send." if idle else ""),
         remedy,

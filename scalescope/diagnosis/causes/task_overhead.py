@@ -23,7 +23,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import percent
 
-# Remedies by kind of overhead: `IMPORT`, `PICKLE`, or a library.
+# Remedies by kind of overhead: `IMPORT`, `PICKLE`, `ROWS`, `DATES`, or a library.
 REMEDIES = {
     IMPORT: "import it when workers start: `dask worker --preload MODULE`, `distributed.worker.preload` in Dask's "
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
@@ -94,7 +94,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         spent.seconds,
         f"`{spent.prefix}` spends {percent(spent.share)} of its time {what}"
         f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time"
-        f"{', once in each process' if once else ''}.",
+        f"{', but only once in each process' if once else ''}.",
         f"none is needed, since a longer run pays this time only once; for many short runs, {KEEP_WORKERS}"
         if moves
         else Remedy(remedy, saved_s=observation.saved_s(saves * spent.seconds, TASK_OVERHEAD.parts)),

@@ -25,12 +25,12 @@ from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
 SLOW_S = 0.005  # least seconds from a free thread to its next task, for the worker to count as slow to begin tasks
-TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny on any host; least seconds of the call between tasks
+TINY_S, FELT_S = 0.02, 0.5  # most mean seconds of tiny tasks; least seconds between tasks, per thread, that matter
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
 MANY = 50  # tasks or partitions; fewer never cost noticeable time
 ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # smallest and largest proposed partition, in bytes
-KNOWN_BYTES = 2**10  # least bytes of a partition that a message shows; records of a killed script say fewer
+KNOWN_BYTES = 2**10  # least bytes of a partition that a message shows; a killed script may leave none recorded
 ROOM = 10  # least number of partitions of the proposed size that must fit into the memory of a thread
 EACH = 4  # least number of partitions for each thread after the change
 
@@ -92,7 +92,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     limit = (
         f"{rate:,.0f} tasks were handled per second, which keeps {plural(busy, 'thread')} of {threads:,} busy"
         if by_scheduler
-        else f"to begin each takes another {words.duration(worker_s)}"
+        else f"the worker needs another {words.duration(worker_s)} to begin each task"
     )
     size = f" and give {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
     return TINY_TASKS.finding(

@@ -57,7 +57,7 @@ WAITING_TASKS = TrialCause(
 
 @WAITING_TASKS.finds
 def waiting_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: thread-seconds of waits in calls of `distributed`; all worker time if the trial stood still."""
+    """`lost_s`: thread-seconds of waits in calls of `distributed` or Prefect; all time if the trial stood still."""
     if stopped := _stopped(observation):
         return stopped
     found = waits_for_others(observation)

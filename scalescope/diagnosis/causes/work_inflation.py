@@ -155,7 +155,7 @@ def _against(case: SweepCase, fewer: Measured, more: Measured) -> _WorkGrowth | 
 
 
 def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: PrefixWork) -> float:
-    """Growth of a prefix's work beyond its load; if both items and tasks differ, tasks may grow with their items."""
+    """Thread-seconds by which a prefix's work grew; at unequal load, by which tasks took longer than items explain."""
     if few == many and (few is not None or before.tasks == after.tasks):
         return max(after.work_s - before.work_s, 0.0)
     of_a_task = max(many / few * before.tasks / after.tasks, 1.0) if few and many else 1.0

@@ -139,13 +139,13 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     if not sure:
         also = words.some([task_name(observation, key) for group in blame.groups for key in group[1:]], 2)
         whole = f"Most likely, task {which} (or {also}, on the same workers)"
-    one = "it" if len(keys) == 1 else "one of them"
+    one, its = ("it", "its") if len(keys) == 1 else ("one of them", "their")
     end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
     return WORKER_KILLING_TASK.finding(
         observation,
         lost_with_workers(observation),
-        f"{whole} ended every worker that ran {one}: {count} that died held {one}{how.text}{end}."
+        f"{whole} ended {its} workers: {count} that died held {one}{how.text}{end}."
         + untold(observation)
         + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(inputs)}"

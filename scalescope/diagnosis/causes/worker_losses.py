@@ -50,7 +50,7 @@ WORKER_DIED = TrialCause(
 
 @WORKER_DIED.finds
 def worker_died(observation: Observation) -> Finding | None:
-    """`lost_s`: the worker-time part `lost`. If a death made the trial invalid, the severity is always high."""
+    """`lost_s`: the worker-time part `lost`; all time if no task finished; 0 if workers died after all results."""
     dead = deaths(observation)
     if not dead:
         return None
@@ -154,8 +154,8 @@ def workers_missing(observation: Observation) -> Finding | None:
     return WORKERS_MISSING.finding(
         observation,
         lost_s,
-        f"On average {mean:,.1f} of {plural(observation.threads, 'thread')} asked for were not there while tasks "
-        f"waited for them: workers {why}; {percent(share)} of the worker time was lost.",
+        f"On average over the trial, {mean:,.1f} of {plural(observation.threads, 'thread')} asked for were missing, "
+        f"and tasks waited for them: workers {why}; {percent(share)} of the worker time was lost.",
         "keep workers for the whole run: no `cluster.adapt(...)`, no `--lifetime` shorter than the run, and "
         "`client.wait_for_workers(n)` before the run begins"
         if left

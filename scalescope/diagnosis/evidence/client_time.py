@@ -26,8 +26,8 @@ class ClientTime:
 
     doing: Sequence[tuple[str, str]]  # columns `where` and `what` of each row
     waits: Bools  # True where the client waited for the cluster
-    sends: Bools  # True where the client sent something, or waited, perhaps for something that it had sent
-    seconds: Floats  # thread-seconds of the part `client`, and all of `client.restart`, of shape (rows, phases)
+    sends: Bools  # True where the client sent something, or waited for the cluster
+    seconds: Floats  # thread-seconds of the part `client`, shape (rows, phases); for `client.restart`, of all threads
 
 
 @once

@@ -1,4 +1,4 @@
-"""Batches of tasks whose end a few long tasks, or a wide spread, delayed."""
+"""Batches of tasks that ended late, because a few tasks were long or durations were widely spread."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 
-LONG = 3.0  # ratio of a straggler to the median of its batch; 1.5 is common in a healthy stage
-FAR = 10.0  # ratio of a straggler to the 90th percentile, if the durations of its batch are spread
+LONG = 3.0  # least ratio of a straggler's duration to the median of its batch; 1.5 is common in a healthy stage
+FAR = 10.0  # least ratio of a straggler's duration to the 90th percentile, if the durations of its batch are spread
 FEW_LONG = 0.05  # share of a batch that may be long before durations count as spread; two long tasks are always allowed
 SPREAD = 2.0  # least ratio of the 90th to the 10th percentile of durations that count as spread
-LARGE_RESULT = 10_000  # least bytes of a usual result, for larger results to show that long tasks have more work
+LARGE_RESULT = 10_000  # least bytes of the median result, for larger results to show that their tasks have more work
 CANDIDATES = 50  # most batches examined, those that can cost most first
 
 

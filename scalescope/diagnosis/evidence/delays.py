@@ -20,8 +20,8 @@ from scalescope.diagnosis.evidence.task_table import task_needs
 from scalescope.diagnosis.evidence.timeline import before_on_worker, occupied_from
 from scalescope.diagnosis.observation import Observation, once
 
-LONG = 1.5  # ratio of a delayed task's time on its thread to the typical one; a healthy stage stays below
-SLACK = 0.1  # slack that an awaited task may seem to have, as a share of its time: clocks are not exact
+LONG = 1.5  # least ratio of a delayed task's time on its thread to the typical one; a healthy stage stays below
+SLACK = 0.1  # share of a task's time; a shorter slack or wait in a queue counts as none, because clocks are not exact
 OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempts
 
 
@@ -44,7 +44,7 @@ def delays(observation: Observation) -> Delays:
     first[task] = False
     sent = np.sort(attempts.runnable[first])
     client, releases = _client(observation, sent)
-    held = begin.copy()  # arrival of its last dependency; its own begin if it has none
+    held = begin.copy()  # for each attempt, arrival of its last dependency; its own begin without one
     held[task] = -np.inf
     np.maximum.at(held, task, attempts.stop[needs])
 
@@ -96,7 +96,7 @@ def _own(observation: Observation, begin: Floats) -> Floats:
 
 
 def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
-    """Intervals in which the client's own code delayed the next graph, and ends of its waits."""
+    """Intervals in which own code of the client delayed its next graph; ends of its waits, or `sent` if unrecorded."""
     (begin, end), waits = observation.client_spans, observation.client_waits
     if not len(begin):
         return np.zeros((2, 0)), sent
@@ -119,7 +119,7 @@ def _sent_late(runnable: Floats, client: Floats) -> Floats:
 
 
 def _next(releases: Floats, stop: Floats) -> Floats:
-    """For each end, the last end before the client went on; the client waited for that one."""
+    """For each end, the last end before the client next went on, which is the end that the client waited for."""
     rising = np.sort(stop)
     ended = np.searchsorted(rising, releases, side="right")
     moments = np.append(np.unique(rising[ended[ended > 0] - 1]), np.inf)
@@ -128,7 +128,7 @@ def _next(releases: Floats, stop: Floats) -> Floats:
 
 
 def _origins(last: Ints, own_s: Floats, of_client: Bools) -> Ints:
-    """The nearest delayed task before each, back along the dependencies that arrived last."""
+    """The nearest delayed task before each, back along dependencies that arrived last; or `OF_CLIENT`, or `NONE`."""
     delayed = own_s > 0
     nearest = np.where(delayed | (last < 0), np.arange(len(last)), last)
     while True:

@@ -12,8 +12,8 @@ from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.records import KUBERNETES, OVER_MEMORY, STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 
-SETTLE_S = 1.0  # seconds after the last attempt in which a worker that leaves still counts
-NEAR_S = 2.0  # seconds between the scheduler's and the nanny's report of one death
+SETTLE_S = 1.0  # seconds after the last attempt; a worker that leaves within them still counts as a departure
+NEAR_S = 2.0  # most seconds between the scheduler's and the nanny's report of one death
 _ORDERLY = ("closing_gracefully", "closing")  # states of a worker that leaves by request
 
 
@@ -67,7 +67,7 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 
-WAITED_S = 0.1  # least seconds that the client must wait afterwards, for a lost result to count as missed
+WAITED_S = 0.1  # least seconds that the client waits after a departure, for lost results to count as missed
 
 
 def after_all_results(observation: Observation, departure: Departure) -> bool:
@@ -99,7 +99,7 @@ def _last_work(observation: Observation) -> float:
 
 
 def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]:
-    """Workers that left by request: by the reason that the scheduler gives (since 2024), else by their status."""
+    """Workers that left by request, by `expected` in the scheduler's events (since 2024), else by their status."""
     asked = {
         str(message.get("worker"))
         for _, message in observation.events("all")

@@ -13,7 +13,7 @@ from scalescope.model.metrics import WORKING, Metrics
 from scalescope.model.words import plural
 
 CHAINED = 0.5  # tasks ready at once per task of the widest stage; below this, tasks of the stage wait for each other
-LONG_PATH = 0.6  # least share of the makespan on the longest path, with time between its tasks, for it to be the limit
+LONG_PATH = 0.6  # least share of the makespan on the longest path and between its tasks, for the path to be the limit
 FEW_BUSY = 0.7  # share of the threads busy on average, below which this path is the reason for idle threads
 ONE_LONG = 0.7  # least share of the longest dependency path taken by one task, for that task to count as the path
 WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from the prediction for uneven waves

@@ -46,7 +46,7 @@ class HeldResults:
 
     @property
     def workers_for_all(self) -> int:
-        """Number of workers with the same limit that would have held all results; 0 if one of them holds none."""
+        """Number of workers with the same limit that would have held all results; 0 if one can hold none."""
         return math.ceil(self.nbytes / self.fits) if self.fits else 0
 
 
@@ -140,7 +140,7 @@ def most_on_one_worker(observation: Observation, without: Bools | None = None) -
 
 
 def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float, str]:
-    """The prefix with most of the bytes held then, its share, the share unneeded from then on, and its main prefix."""
+    """Prefix with most bytes held at `when`, and its share; share that no task needed any more, and its main prefix."""
     attempts, sizes = observation.measured, task_column(observation, "nbytes")
     there = (attempts.stop <= when) & attempts.useful
     needed = there & (_last_use(observation) > when - HEARD_S)

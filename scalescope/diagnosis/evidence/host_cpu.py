@@ -13,13 +13,13 @@ from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
 FULL = 0.10  # most idle share of a host whose cores count as all busy
-SAME_HOST = 1.1  # most cores that processes of a host may seem to use, as a multiple of its cores; clocks differ
+SAME_HOST = 1.1  # multiple of a host's cores (clocks differ); workers that use more are in containers of their own
 OTHERS = 0.15  # least share of a host taken by other processes and the hypervisor, for them to explain a full host
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLoad(CpuShares):
-    """CPU time of the driver's host during the trial; client and scheduler may be in the driver's `own`."""
+    """CPU time of the driver's host, or of all workers' hosts, in the trial; `own` may include client and scheduler."""
 
     @property
     def foreign(self) -> float:
@@ -33,13 +33,13 @@ class HostLoad(CpuShares):
 
 @once
 def host(observation: Observation) -> HostLoad | None:
-    """Load of the driver's host, if all workers are on it and its clock is real; else None, also if not known."""
+    """Load of the driver's host, if all workers run on it in real time; else None, also if it is not known."""
     return None if observation.host_load is None else HostLoad(**observation.host_load)
 
 
 @once
 def hosts_of_workers(observation: Observation) -> HostLoad | None:
-    """Load of the remote hosts of workers, by the worker processes alone: other processes there are not recorded."""
+    """Load of the workers' hosts, by the worker processes alone (others are not recorded there); None if unknown."""
     found, attempts = samples(observation), observation.measured
     cores, hosts = observation.numbers("workers", "cores"), observation.column("workers", "host")
     if found is None or not len(cores) or not cores.all():
@@ -60,14 +60,14 @@ def hosts_of_workers(observation: Observation) -> HostLoad | None:
     return HostLoad(ours=share, idle=1.0 - share, cpus=round(capacity), seconds=attempts.makespan)
 
 
-MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing
+MIN_SAMPLES = 3  # least samples of a worker; fewer prove nothing
 
 
 @dataclass(frozen=True)
 class CpuSamples:
     """CPU use of worker processes; one element per sample after the first of each process."""
 
-    worker: Ints  # index into `Attempts.addresses`; the first where scheduler and workers share one process
+    worker: Ints  # index into `Attempts.addresses`; always 0 where scheduler and workers share one process
     seconds: Floats  # seconds since the sample before
     cpu: Floats  # cores in use, as a mean over `seconds`
     running: Floats  # tasks computing in the process, as a mean over `seconds`
@@ -108,7 +108,7 @@ def in_one_process(observation: Observation) -> bool:
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:
-    """Whether a worker stayed and has no sample: of a shared process, only the first worker has samples."""
+    """Whether workers share processes: one that stayed has no samples, as only the first of each process has."""
     attempts = observation.measured
     members = attempts.members
     seen = np.unique(worker)

@@ -28,7 +28,7 @@ LIKE = 0.5  # least share of a prefix's sampled tasks with a call, for all its t
 READING = 0.25  # least share of a call's samples that show it reading, for the call to count as loading data
 INNERMOST = 8  # innermost frames of a stack, in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # least tasks, and least mean number at a time, for the order of their ends to be evidence
-MANY = 10  # tasks in place of `FEWEST`, unless the call is of a database or a pool
+MANY = 10  # least tasks for the same evidence, unless the call is of a database or a pool (then `FEWEST`)
 ALONE = 0.6  # largest ratio of the shortest task to the median, if the shortest one waited for no other
 SERIAL = 0.4  # least ratio of a short gap between two ends (10 % quantile) to the mean gap, if tasks take turns
 MOSTLY = 0.7  # least share of samples with a frame, for the frame to belong to the common path
@@ -48,7 +48,7 @@ BY_ROWS = ("pandas.core.apply.apply_series_generator", "pandas.core.frame.iterro
 _MAKES_ROWS = ("pandas.core.apply.series_generator", "pandas.core.frame.iterrows")
 BY_DATES = "pandas.core.arrays.datetimes.objects_to_datetime64"
 _GUESSES = ("dateutil", "_strptime")  # modules that parse a single date
-SHORT_ROWS = 0.05  # least share of the time by rows in which rows are made; with less, the function itself is the work
+SHORT_ROWS = 0.05  # least share of samples of row-by-row calls that make a row; below it, the function is the work
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # end of a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
@@ -116,7 +116,7 @@ def waits(observation: Observation) -> Mapping[str, Spent]:
 
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
-    """Time around the work of tasks, computing or waiting, by `IMPORT`, `PICKLE` or library."""
+    """Time around the work of tasks, computing or waiting, by `IMPORT`, `PICKLE`, `ROWS`, `DATES` or library."""
     kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, ON_LOOP, *WAITS}
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
@@ -155,12 +155,12 @@ def same_call(observation: Observation) -> SameCall | None:
 
 @once
 def on_event_loops(observation: Observation) -> Spent | None:
-    """Time in which coroutine functions of tasks kept the event loop of their worker."""
+    """Time in which coroutine functions of tasks kept the event loop of their worker busy; None without any."""
     return _spent(observation, ON_LOOP)
 
 
 def computes(observation: Observation, prefix: str) -> bool:
-    """Whether most samples of a prefix show it computing: no wait, and no call that leaves Python."""
+    """Whether most samples of a prefix show it computing, without a wait that `_waits_for` knows."""
     stacks = inside(observation)[prefix].stacks
     idle = sum(stack.samples for stack in stacks if _waits_for(observation, prefix, stack))
     return 2 * idle < sum(stack.samples for stack in stacks)
@@ -243,7 +243,7 @@ def _tries_again(frame: str) -> bool:
 
 @once
 def takes_turns(observation: Observation, prefix: str) -> bool:
-    """Whether tasks of a prefix take turns at something: they never end together, and some took far less time."""
+    """Whether tasks of a prefix take turns: they never end together, and the shortest is far below the median."""
     attempts, own = observation.measured, of_prefix(observation, prefix)
     if own.sum() < MANY or not _serial(observation, prefix):
         return False

@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
-PREFECT = "Prefect."  # begins the column `what` of events with topic `waits` that are no waits
+PREFECT = "Prefect."  # start of `what` in events with topic `waits` that note time of Prefect instead of a wait
 ASKING = 3.0  # ratio of the time to ask for a slot to the time to give it back, beyond which asking counts as waiting
 KNOWN = 0.9  # least share of a prefix's attempts with a noted function, for their other time to count as Prefect's own
 
@@ -98,7 +98,7 @@ def _first_on_worker(observation: Observation) -> Bools:
 
 
 def waits(observation: Observation) -> list[Mapping[str, Any]]:
-    """Events of topic `waits` that tell of waits; waits for a slot of a limit without the usual time of the request."""
+    """Events of topic `waits` that are waits; those for a concurrency limit, less the usual time to ask for a slot."""
     found: list[Mapping[str, Any]] = []
     for _, event in observation.events("waits"):
         what, seconds = str(event["what"]), float(event["seconds"])

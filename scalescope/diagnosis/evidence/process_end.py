@@ -23,7 +23,7 @@ MORE_MEMORY = (
 
 
 def severity_of_loss(observation: Observation, share: float) -> Severity:
-    """Severity by the share of the worker time lost; always high if the loss made the trial invalid."""
+    """Severity by the share of the worker time lost, at least medium; high if the trial is invalid."""
     return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
 
 
@@ -55,7 +55,10 @@ class ProcessEnd:
     link: str = KILLED_LINK
 
 
-ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "remove the axis; metric recovery_s says the cost")
+ON_PURPOSE = ProcessEnd(
+    " (killed on purpose, by the axis `fault`)",
+    "nothing, if the question is what the loss of a worker costs (metric recovery_s); else remove the axis",
+)
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
@@ -79,7 +82,7 @@ def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
     if code is None:
         if any(death.reason.startswith("check-worker-ttl") for death in dead):
             return ProcessEnd(
-                " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
+                " (no heartbeat for longer than `distributed.scheduler.worker-ttl` allows)",
                 "look for code that holds the interpreter lock for minutes, or raise that limit",
             )
         said, logs = told(reason), "look into the platform's logs (pod, job, kernel): no nanny saw how the worker ended"

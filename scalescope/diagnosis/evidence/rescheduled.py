@@ -28,7 +28,7 @@ def _replay(observation: Observation) -> Replay | None:
 
 
 def placed_anywhere_saves_s(observation: Observation) -> float | None:
-    """Seconds saved if each free thread took the first ready task; None without a graph.
+    """Seconds saved if each free thread took the first ready task; None if the trial cannot be replayed.
 
     Priority: the first task that each worker ran, then the second task of each, and so on.
     """
@@ -45,9 +45,9 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
 
 
 def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
-    """Seconds saved if the client sent all tasks first, and computed its own part afterwards, or within tasks.
+    """Seconds saved if the client sent all tasks first and computed its own part afterwards, or in tasks (`in_tasks`).
 
-    The client waits for other clusters as long as before.
+    Its waits for other clusters stay as long as they were. None if the trial cannot be replayed.
     """
     replay = _replay(observation)
     if replay is None:

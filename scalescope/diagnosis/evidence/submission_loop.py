@@ -127,7 +127,7 @@ def _in_flight(observation: Observation, moments: Floats) -> Floats:
 def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
     """Tasks in flight after each graph, if nearly all are sent right after an end; else 0.
 
-    A client with a regular pace of its own sends right after ends, too, where tasks take a multiple of that pace.
+    Also 0 for a client with a regular pace: it sends right after ends by chance, if tasks take a multiple of its pace.
     """
     done, here = _ends(observation), time_here(observation)
     later = time[time > done[0]]
@@ -228,7 +228,7 @@ def mostly_in(observation: Observation, found: SubmissionLoop, call: str) -> Pla
 
 
 def rests(observation: Observation, found: SubmissionLoop) -> bool:
-    """Whether a client that runs in the scheduler's event loop leaves the loop free for most of the time."""
+    """Whether a client that shares the scheduler's event loop mostly leaves the loop free; False for other clients."""
     if not (observation.trial.facts.get("cluster") or {}).get("shares_loop"):
         return False
     time = observation.numbers("lag", "time") - observation.measured.epoch

@@ -23,7 +23,7 @@ LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.adm
 # The list is needed: scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
 BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.scheduler.bandwidth`)
-NEEDLESS = 10  # least ratio of the tasks that were sent to those that were needed
+NEEDLESS = 10  # least ratio of a graph's tasks to those needed, for the graph to count as having needless tasks
 MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each, by Dask's best practices)
 
 

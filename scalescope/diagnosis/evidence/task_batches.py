@@ -52,9 +52,9 @@ def task_batches(observation: Observation) -> TaskBatches:
 
 
 MIN_TASKS = 3  # fewest tasks of a batch in which one can be called long
-AGAIN = 3  # least slow tasks of a worker, without its first ones, that are as good as slow tasks in two batches
-SLOW = 1.5  # ratio of a slow worker to the median one
-SURE = 6.0  # standard errors by which a slow worker must differ from the median one
+AGAIN = 3  # least slow tasks of a worker after its first ones, for it to count as slow if all are of one batch
+SLOW = 1.5  # least ratio of a slow worker's durations to the median worker's
+SURE = 6.0  # least standard errors between a slow worker and the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
 
 
@@ -63,10 +63,11 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     """Workers that are slow in all they do (indices into `Attempts.addresses`), and how many times slower.
 
     A worker's score is the median, over its tasks, of log(duration / median of the batch). If it ran several tasks of a
-    prefix, those that began before the first had ended are left out (imports, connections). It is slow if its score is
-    log(`SLOW`), and `SURE` standard errors of a median (1.25 σ / √n, σ from the median absolute deviation), above that
-    of the (lower) median worker; if three quarters of its tasks are 1.2 times slower, in two batches or `AGAIN` times
-    after the first; and if at most a third of the workers are slow.
+    prefix, those that began before the first had ended are left out (imports, connections). The worker is slow if:
+    - its score exceeds that of the (lower) median worker by log(`SLOW`), and by `SURE` standard errors of a median
+      (1.25 σ / √n, σ from the median absolute deviation);
+    - three quarters of its tasks are 1.2 times slower, in two batches or `AGAIN` times after the first tasks.
+    None counts as slow if more than a third of the workers are.
     """
     attempts, found = observation.measured, task_batches(observation)
     big = found.size[found.batch] >= MIN_TASKS
@@ -119,7 +120,7 @@ def first_tasks_s(observation: Observation, prefix: str) -> float:
 
 @once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
-    """Attempts that began after their worker had finished one of their prefix; attempts on workers without such."""
+    """Attempts that began after one of their prefix had ended on their worker; attempts whose prefix has none there."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
     place = attempts.worker * len(names) + prefix
     if len(attempts.addresses) * len(names) > 4 * len(place):  # there are too many prefixes: each key may have its own

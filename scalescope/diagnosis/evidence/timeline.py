@@ -67,7 +67,7 @@ def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
 
 
 def covered(moments: Floats, until: Floats) -> Floats:
-    """Sum, over all `moments`, of the seconds from the moment to each later time in `until`."""
+    """For each time in `until`, the sum of the seconds since each earlier one of `moments`."""
     rising = np.sort(moments)
     sums = np.concatenate([[0.0], np.cumsum(rising)])
     count = np.searchsorted(rising, until)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GETS = {"dask.base": ("compute",), "distributed.client": ("Client.gather", "Future.result")}
 EMULATES = "dask.dataframe.dask_expr._expr"  # module whose `emulate` calls functions on made-up data
-PRIVATE = ("_calculate_divisions",)  # functions of Dask that get values for themselves, which differ with the plan
+PRIVATE = ("_calculate_divisions",)  # functions that get values for Dask itself; these values vary with the plan
 PLAIN = (bool, int, str, bytes, type(None))
 PIECE = 1 << 20  # elements of an array that are summed at a time
 

@@ -128,7 +128,7 @@ def load(spec: "Any") -> "Any":
 
 
 def next_one() -> None:
-    """Run the `sitecustomize` that Python would have imported; `ImportError`, as it expects, if there is none."""
+    """Run the `sitecustomize` that Python would have imported; without one, raise the `ImportError` that it expects."""
     paths = [each for each in sys.path if os.path.abspath(each or ".") != HERE]
     spec = PathFinder.find_spec("sitecustomize", paths)
     if spec is None or spec.loader is None:

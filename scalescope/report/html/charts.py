@@ -1,7 +1,7 @@
 """The charts, in Bokeh. All share one document, so that the charts of a trial can share a time axis.
 
 Untrusted text, such as names of tasks, never reaches a chart, because Bokeh would interpret markup and formulas in it.
-Such text stands in tables, and below the charts, where the page's own script names what is under the cursor.
+It is shown in tables, and below the charts, where the page's own script names what is under the cursor.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def threads_of(canvas: Canvas, name: str, blame: Blame, styles: Sequence[str], *
 class TrialCharts:
     """The charts of one trial, below each other, with a common time axis and cursor.
 
-    The page's script finds models by name: the axis `time`, sources by their contents, `figure-NAME` and `cursor-NAME`.
+    The page's script finds models by name: `time` (axis), `figure-NAME`, `cursor-NAME`, and sources such as `bars`.
     """
 
     def __init__(self, canvas: Canvas, attempts: Attempts) -> None:

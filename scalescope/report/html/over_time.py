@@ -30,7 +30,7 @@ LATER = " Time spent waiting for late tasks is charged to the delay that made th
 SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known for each prefix
 TEXTURES = {
     "dotted": "dotted: the task holds its thread and waits",
-    "pale": "pale: an idle thread waits for tasks of this colour, or for tasks that those made late",
+    "pale": "pale: an idle thread waits for tasks of this colour, or for tasks that these delayed",
 }
 
 

@@ -35,14 +35,15 @@ TERMS: tuple[tuple[str, str], ...] = (
     (
         "Speed-up, knee",
         "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is where it "
-        "stops growing, with its 95 % interval, which holds if the fitted model does.",
+        "stops growing; its 95 % interval is right if the fitted model is.",
     ),
     (
         "Factors of the efficiency",
         "Each factor is a share of the threads’ time that the factors above it left: the share in which "
         + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
-        + ". Their product is the efficiency. Work inflation is the work at the smallest size, for as many items, "
-        "divided by the work; with it the product is the speed-up per thread. A factor below 0.8 is marked (!).",
+        + ". Their product is the efficiency. Work inflation is the work that as many items took at the smallest "
+        "size, divided by the work. The efficiency times the work inflation is the speed-up per thread. A factor below "
+        "0.8 is marked (!).",
     ),
     (
         "Worker time",

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts from the data in this file, colours them by the style sheet's names, and says what is under the cursor.
+// Draws the charts from the data in this page, in the style sheet's colours, and shows in words what is under the cursor.
 (async () => {
   const data = JSON.parse(document.getElementById("charts").textContent);
   if (data.items.length === 0) return;
@@ -65,7 +65,7 @@
     if (how) { zooms[how](range.start, range.end, range.end - range.start); place(); }
   });
 
-  // Position of the last element that is not above a value, in an ascending stretch of an array.
+  // Index of the last of the elements `from` to `to` that is at most `value`; these elements ascend.
   function last(values, value, from = 0, to = values.length) {
     while (from < to) { const middle = (from + to) >> 1; if (values[middle] <= value) from = middle + 1; else to = middle; }
     return from - 1;

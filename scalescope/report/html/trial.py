@@ -96,7 +96,7 @@ def _path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
     """Table of the critical path, and a sentence on what its length means."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
-    useful = f"From about {plural(spans.useful_workers, 'thread')} on, more threads help this graph by less than 5 %."
+    useful = f"With more than about {plural(spans.useful_workers, 'thread')}, this graph gets less than 5 % faster."
     if longest is None:
         return None, f"The tasks on the critical path are not known, because dependencies were not recorded. {useful}"
     shares, count = longest.shares(), dict.fromkeys(longest.by_prefix, 0)

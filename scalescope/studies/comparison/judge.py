@@ -2,8 +2,9 @@
 
 The pairs are judged after 7, 10, 14, 20, ... pairs, until the answer is clear:
 
-- **same**: two one-sided tests (Schuirmann 1987) show that any difference is below the smallest effect. The mean of
-  all pairs, outliers included, is below it too, and there are `SAME_FROM` pairs or all pairs are exactly equal;
+- **same**: two one-sided tests (Schuirmann 1987) show that any difference is below the smallest effect. Outliers
+  included, the mean plus its standard error does not exceed it, either. There are at least `SAME_FROM` pairs, or all
+  ratios are exactly equal;
 - **slower, faster**: the interval of the ratio excludes 1, the sign-flip test agrees, and the outliers do not change
   the sign of the mean;
 - **undecided** after the last pair otherwise.
@@ -122,7 +123,7 @@ class PairedComparison:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
-        """The inverse of `to_mapping`; with two or more valid pairs, None stands for infinity."""
+        """The inverse of `to_mapping`; with two or more valid pairs, None means infinity."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
         return from_mapping(cls, {**data, **{name: math.inf for name in names if data[name] is None}})
 
@@ -189,7 +190,7 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
 
 @dataclass(frozen=True)
 class Family:
-    """Many comparisons in the given order, and a sentence about those in which B differs from A."""
+    """Many comparisons in the given order, and a sentence that counts their decisions."""
 
     members: tuple[PairedComparison, ...]
     line: str
@@ -212,7 +213,7 @@ def ordered(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     return sorted(comparisons, key=lambda each: -each.size if each.different else 1.0)
 
 
-def family(comparisons: Sequence[PairedComparison]) -> Family:
+def family(comparisons: Sequence[PairedComparison], *, alpha: float = ComparisonParameters.alpha) -> Family:
     """Correct for the number of comparisons: of the differences shown, a share of `alpha` at most should be false.
 
     A comparison whose difference is not significant after this correction becomes undecided.
@@ -222,7 +223,7 @@ def family(comparisons: Sequence[PairedComparison]) -> Family:
     members = []
     for each in comparisons:
         q = adjusted.get(id(each))
-        faint = each.different and (q is None or q > each.question.alpha)
+        faint = each.different and (q is None or q > alpha)
         members.append(replace(each, q=q, decision=ComparisonDecision.UNDECIDED if faint else each.decision))
     return Family(tuple(members), _family_line(members))
 
@@ -279,8 +280,13 @@ def _undecided(question: ComparisonQuestion) -> str:
 
 def _advice(question: ComparisonQuestion, found: Effects) -> str:
     if _close(question, found):
-        return "Without the odd pairs, A and B would be the same: raise max_pairs to see how often odd pairs occur."
+        if not found.outlying:
+            return "So far, A and B are the same, but there are too few pairs: allow more time."
+        same = "Without the pairs set aside, A and B would be the same"
+        return f"{same}: raise max_pairs to see how often such pairs occur."
     if t_test(found) <= question.level:
+        if sign_flip(found) <= question.alpha:
+            return "The pairs that were set aside turn the difference round: look at them."
         flipped = f"p = {sign_flip(found):.2g}"
         return f"The t-test sees a difference, the sign-flip test ({flipped}) does not: look for odd trials."
     seen = f"This run would have shown a difference of {100 * minimal_effect(found, question.level):.2g} %"

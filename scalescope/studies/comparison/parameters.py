@@ -25,7 +25,7 @@ MaxPairs = Annotated[
 Alpha = Annotated[
     float,
     Parameter(
-        "Share of comparisons of equal sides that may raise a false alarm, over all looks at the pairs.",
+        "Share of comparisons that may find a difference although A and B are equal, over all looks at the pairs.",
         title="Share of false alarms",
         minimum=0.0001,
         maximum=0.5,
@@ -61,7 +61,7 @@ class ComparisonParameters(StudyParameters, AtPoint):
         Mapping[str, Any], named("Settings for B only.", "Settings for B", "--b", example={"partition_size": 4})
     ] = field(default_factory=dict)
     metric: Annotated[str, METRIC] = "makespan_s"
-    # 20 pairs can show a difference of 3 % if trials spread by 2 to 3 %. With 0, only exactly equal pairs are the same.
+    # 20 pairs can show a difference of 3 % if trials spread by 2 to 3 %. At 0, only exactly equal pairs are the same.
     smallest_effect: SmallestEffect = 0.03
     max_pairs: MaxPairs = 20
     alpha: Alpha = 0.05

@@ -94,8 +94,8 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
 
 check = ask
 
-# Share by which one process may be faster than another that runs the same code, because of where its memory lies: a
-# loop differed by 2 to 13 %. On a virtual clock, all tasks of a side run in one process.
+# On a virtual clock, all tasks of a side run in one process. A difference of at most this share is measured again, with
+# a process for each trial: one process ran a loop 2 to 13 % faster than another, only because of where its memory lay.
 BY_MEMORY = 0.2
 
 
@@ -111,10 +111,10 @@ class _Pairing:
     request: RunRequest
     a: Point
     b: Point
-    split: bool = False  # True if each side runs in one process, so that its memory may explain a difference
+    split: bool = False  # True if A runs in one process and B in another, so that memory may explain a difference
 
     def after(self, number: int, minutes: float) -> RequestAfter:
-        """Makes the confirming sweep from run `number`, if that run shows a difference to confirm."""
+        """Function that makes the confirming sweep from run `number`; it returns None if `confirmed` does."""
 
         def request(runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
             again = self.confirmed(runs[number])
@@ -123,7 +123,7 @@ class _Pairing:
         return request
 
     def confirmed(self, run: SweepRun) -> _Pairing | None:
-        """New pairs with a process for each trial; None if processes alone cannot explain the difference in `run`."""
+        """New pairs with a process for each trial; None if `run` shows no difference, or one above `BY_MEMORY`."""
         found = judge(self.question, self.pairs(run.trials))
         if not self.split or not found.different or found.size > math.log1p(BY_MEMORY):
             return None
@@ -207,7 +207,7 @@ def _answer(asked: Sequence[_Pairing], every: Sequence[SweepRun]) -> StudyAnswer
         reason, result = _reason(pairings[0], only, runs[0]), only.to_mapping()
         line = only.line + because(trials) + (f" Why: {reason.brief}." if reason else "")
         return StudyAnswer(line, result | ({"why": reason.to_mapping()} if reason else {}), alarm=slower)
-    together = family(found)
+    together = family(found, alpha=found[0].question.alpha)
     reasons = map(_reason, pairings, together.members, runs)
     named = zip(together.members, reasons, strict=True)
     why = {each.question.name: reason.to_mapping() for each, reason in named if reason}

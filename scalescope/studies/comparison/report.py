@@ -145,7 +145,10 @@ def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, st
         return []
     alpha = every[0].question.alpha
     found = [
-        ("Pairs", "A and B take turns, in a random order within each pair, so that drift of the machine cancels"),
+        (
+            "Pairs",
+            "A and B take turns, every second pair in the opposite order, so that drift of the machine cancels",
+        ),
         ("p", "of the paired t-test on log ratios, corrected for every look at the pairs so far"),
         ("Interval", f"of the ratio; it holds at all looks at once, in {100 * (1 - alpha):g} of 100 comparisons"),
         ("Detects", "the smallest difference that this number of pairs shows in four of five comparisons"),

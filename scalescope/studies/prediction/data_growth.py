@@ -45,7 +45,7 @@ class DataGrowth:
     def of(cls, measured: MeasuredSizes, changed: Mapping[str, Any]) -> DataGrowth | None:
         """The growth of data among the changed parameters; None if they only divide the measured work differently.
 
-        Raises `InvalidField` if the measured value is not a positive number, or if several parameters grow.
+        Raises `InvalidField` if the measured or given value is not a positive number, or if several parameters grow.
         """
         grown = [name for name, value in changed.items() if times(value) or len(measured.by_value(name)) > 1]
         if not grown:
@@ -101,10 +101,10 @@ class DataGrowth:
         }
 
     def _growth(self, prefix: str, more_tasks: float) -> float:
-        """Factor on a prefix's work: fitted; the data's if one value was measured; `more_tasks` if it has no trend."""
+        """Factor by which a prefix's work grows, from a fit; `more_tasks` if the prefix has too little work for one."""
         known = {size: seconds for size, seconds in self.work.get(prefix, {}).items() if seconds > 0}
         if self.work_values < 2:
-            return self.times
+            return self.times  # one value was measured: work grows as the data
         if len(known) < 2 or max(known.values()) < LEAST_WORK * self._most_work_s:
             return more_tasks
         sizes, seconds = np.array(sorted(known.items())).T

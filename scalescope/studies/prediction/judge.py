@@ -40,7 +40,7 @@ UNSURE = 0.2  # share of a predicted time; from here on, the uncertainty about l
 NEAR = 1.1  # sizes within this factor of the fastest count as equally good
 # Causes that lose at least this share of the largest loss are named with it: repeats may order them differently.
 NEARLY = 0.75
-MOST_SETTINGS = 3  # other settings named in the line
+MOST_SETTINGS = 3  # most settings without a prediction that the answer's sentence names
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Prediction(Mapped):
     busy_host: bool = False  # True: other processes kept the host busy during the measurement
 
     def beyond_cores(self, size: PredictedSize) -> bool:
-        """Whether the host has fewer cores than workers: then only tasks that compute elsewhere can be this fast."""
+        """Whether the host has fewer cores (if known) than `size` has workers: tasks that compute would share cores."""
         return 0 < self.cores < size.workers
 
     @property
@@ -115,7 +115,8 @@ class Prediction(Mapped):
             if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
                 held, room = words.size(size.held_bytes), words.size(self.room_bytes)
                 found.append(
-                    f"at {plural(size.workers, 'worker')}, one would hold {held} of results, with room for {room}"
+                    f"with {plural(size.workers, 'worker')}, one would hold {held} of results, but has room for only "
+                    f"{room}"
                 )
         return tuple(found)
 
@@ -273,7 +274,7 @@ def _ratio(
         steps.append(max(math.log1p(trust.error) ** 2 - by_noise, 0.0) / doublings)
     model = MODEL_OF_VIRTUAL if measured.base.virtual else MODEL
     step = math.sqrt(fmean([*[model**2] * STRENGTH, *steps]))
-    # If the measurements were simulated, too, both sides use one model: random draws explain most of a ratio.
+    # If the measurements were simulated, too, both follow one model: their ratio differs from 1 mostly by chance.
     before, level, variance = min(found), 0.0, MODEL**2 if measured.base.virtual else math.inf
     for workers, each in found.items():
         variance += step**2 * math.log2(workers / before)
@@ -363,7 +364,7 @@ def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) 
 
 
 def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
-    """Findings that are severe enough, or nobody's fault, and cost time: costliest first, unknown causes last."""
+    """Findings that cost time, do not limit trust, and are excusable or of medium severity or more; costliest first."""
     known = causes.by_code()
 
     def counts(finding: Finding) -> bool:
@@ -431,7 +432,7 @@ def _others(found: Prediction) -> str:
 
 
 def _time(size: PredictedSize) -> str:
-    limit = f", {' or '.join([size.limit, *size.also])}" if size.limit else ""
+    limit = f"; held back by {' or '.join([size.limit, *size.also])}" if size.limit else ""
     return f"{seconds(size.predicted_s)} s ({seconds(size.low_s)} to {seconds(size.high_s)}{limit})"
 
 

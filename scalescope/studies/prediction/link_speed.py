@@ -23,7 +23,7 @@ from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.spec import SimulatedSpec
 
 MOST_TRANSFERS = 500  # most transfers that are simulated: the first ones of the trial
-FASTEST, HALVINGS = 30.0, 8  # largest factor on the known bandwidth; bisection steps to find it
+FASTEST, HALVINGS = 30.0, 8  # largest factor on the known bandwidth; number of bisection steps to find the factor
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class _Asked:
 def bandwidth(tables: Tables, costs: FittedCosts) -> float | None:
     """The smallest bandwidth, in bytes a second, at which simulated transfers take no longer than recorded.
 
-    Never less than the bandwidth of `costs`; equal to it if even `FASTEST` times as much is too slow.
+    Never less than the bandwidth of `costs`; equal to it if even `FASTEST` times as much is too slow, or if the time
+    for packing is unknown. None if `costs` has no bandwidth.
     """
     if costs.bandwidth is None or not costs.cpu_s_per_byte:
         return costs.bandwidth
@@ -75,7 +76,7 @@ def _asked(tables: Tables) -> tuple[tuple[_Asked, ...], float]:
 
 
 def _played_s(asked: Sequence[_Asked], links: Links) -> float:
-    """Sum of the simulated seconds of all transfers; between two workers, one transfer runs at a time."""
+    """Sum of the simulated seconds of all transfers. Between two workers they take turns; that wait does not count."""
     turns = defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
 
     async def play(each: _Asked) -> float:

@@ -27,7 +27,7 @@ from scalescope.studies.prediction.series import Series, differing_values, serie
 # All sizes have the same graph if their task counts differ by at most this factor, or no more than between repeats:
 # the first `set_index` in a process adds tasks that look at the data.
 SAME_GRAPH = 1.02
-BUILT = 1.25  # least factor between a prefix's task counts at two sizes if the count depends on the workers
+BUILT = 1.25  # if a prefix's task counts at two sizes differ by this factor or more, they depend on the workers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MeasuredSizes:
     run: SweepRun
     by_workers: Mapping[int, tuple[Trial, ...]]  # trials to predict from, by number of workers
     others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # trials to compare with
-    builds_by_workers: bool = False  # True if the graph depends on the number of workers
+    builds_by_workers: bool = False  # True: the workload builds a graph for each size; False: one graph is run again
     grows: bool = False  # whether items grow with the workers
     settings: Mapping[str, Scalar] = field(default_factory=dict)  # axis values that differ from `other_settings`
     other_settings: tuple[Mapping[str, Scalar], ...] = ()  # axis values of the other settings that the run measured
@@ -55,7 +55,7 @@ class MeasuredSizes:
 
         `using`: sizes to predict from; the other sizes are for comparison. `axes`: only settings with these values are
         chosen. `grows`: parameters whose largest value decides a remaining tie.
-        Raises `InvalidField` if no trial or setting fits.
+        Raises `InvalidField` if no trial or setting fits, or if a size in `using` was not measured.
         """
         trials = [trial for trial in run.trials if trial.counts and trial.records and trial.metrics is not None]
         if not trials:

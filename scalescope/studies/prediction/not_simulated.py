@@ -16,7 +16,7 @@ from scalescope.studies.prediction.measured import work_of
 MATTERS = 0.1  # smallest share of the time or of the tasks that is reported
 SCATTERING = "of the time is `client.scatter`, which is not simulated"
 ACTORS = "of the worker time is calls of actors, which are not simulated"
-NESTED = "of the tasks were sent by other tasks, whose waiting is simulated as computing"
+NESTED = "of the tasks were sent by other tasks, which are simulated as computing while they wait"
 NEW = "of the tasks have prefixes that were not measured, and are simulated as taking no time"
 FEW = 0.01  # smallest share of `NEW` tasks that is reported, since a single one may last long
 WAITING = "of the worker time is tasks waiting for locks, queues or actors, which is simulated as computing"
@@ -34,7 +34,7 @@ def not_simulated(base: Observation, *, replayed: bool) -> dict[str, float]:
 
 
 def new_tasks(base: Trial, built: Sequence[Trial]) -> dict[str, float]:
-    """The largest share, in a `built` trial, of tasks whose prefix `base` lacks, by the text that names it."""
+    """The largest share, in any `built` trial, of tasks whose prefix `base` lacks, by `NEW`; empty if below `FEW`."""
     known, share = work_of(base), 0.0
     for trial in built:
         tasks = {prefix: work.tasks for prefix, work in work_of(trial).items()}
@@ -55,7 +55,7 @@ def _scattering(tables: Tables) -> float:
 
 
 def _nested(base: Observation, *, replayed: bool) -> float:
-    """Share of tasks that other tasks sent; 0 if the recorded graph repeats who sent what."""
+    """Share of tasks that other tasks sent; 0 if the recorded graph is run again and its tasks send them, too."""
     sent = submissions(base)
     if not sent.nested_tasks or (replayed and any(task.sends for task in recorded_graph(base.tables).tasks)):
         return 0.0

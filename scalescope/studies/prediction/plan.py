@@ -172,7 +172,7 @@ class PredictionSteps:
         return sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
 
     def known(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
-        """Simulates the largest measured size from the smaller ones, to tell how far to trust the answer."""
+        """Simulates the largest measured size from the smaller ones, to check the answer; None without smaller ones."""
         measured = self._measured(runs)
         if measured.smaller is None or (self.changes and CHANGED not in self._by_step(runs)):
             return None
@@ -222,7 +222,7 @@ class PredictionSteps:
         changed: bool = False,
         durations: Mapping[str, float] | None = None,
     ) -> RunRequest:
-        """Simulate these sizes; with `durations` (seconds by prefix) the workload builds its graph with `settings`."""
+        """Simulates these sizes; with `durations` (seconds by prefix) the workload builds its graph with `settings`."""
         every = [store.tables(trial) for trial in measured.typical]
         attempts = [Attempts.read(tables) for tables in every]
         costs = _costs(measured, every, attempts)

@@ -93,7 +93,7 @@ def _notes(found: Prediction) -> list[Note]:
             effect = f"predicted {seconds(size.remedied_s or 0.0)} s instead of {seconds(size.predicted_s)} s"
             notes.append(Note(f"What would help {plural(size.workers, 'worker')}: {size.remedy} ({effect})."))
     if found.assumed:
-        notes.append(Note(f"Assumed, since the trial did not show it: {' and '.join(found.assumed)}.", Tone.DOUBT))
+        notes.append(Note(f"Uncertain, since the trial did not show it: {' and '.join(found.assumed)}.", Tone.DOUBT))
     return notes
 
 
@@ -106,5 +106,5 @@ def _sure(found: Prediction) -> list[tuple[str, str]]:
             f"{number(found.factor)} at the largest measured size; all simulated times are multiplied by it",
         ),
         ("Interval", "80 %, from the spread of repeats and the errors at measured sizes; wider with each doubling"),
-        ("Left out", "outside services that saturate, and memory except where results do not fit"),
+        ("Left out", "limits of outside services, such as a database; and memory, unless results do not fit into it"),
     ]

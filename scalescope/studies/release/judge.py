@@ -45,7 +45,7 @@ from scalescope.studies.release.parameters import (
 LEAD = 2
 # A candidate is given up after this many invalid trials or pairs, unless more of them are valid.
 MOST_INVALID = 3
-# Probability of deciding one candidate wrongly, over all looks; bisecting 30 candidates decides about five.
+# Probability of deciding one candidate wrongly, over all looks; bisecting 30 candidates decides about five of them.
 ALPHA = 0.02
 HALF = 0.5
 _LIES = (np.arange(100) + 0.5) / 200
@@ -401,7 +401,7 @@ def _reasons(skipped: Sequence[ReleaseCandidate]) -> list[str]:
     why = {
         CandidateState.UNAVAILABLE: "could not be installed",
         CandidateState.UNDECIDED: "could not be decided",
-        CandidateState.OPEN: "not tried (max_candidates)",
+        CandidateState.OPEN: "not tried (max_environments)",
     }
     named = {state: [each.label for each in skipped if each.state is state] for state in why}
     return [f"{', '.join(labels)} {why[state]}" for state, labels in named.items() if labels]

@@ -242,7 +242,7 @@ class _ReleasePlan:
         return replace(answers[last], result=result)
 
     def _searches(self, runs: Sequence[SweepRun]) -> tuple[list[_ReleaseSearch], str]:
-        """The search of each run, and the next one if any; and why a next one cannot be made, empty if it can."""
+        """The search of each run, then the next one unless none follows; and the text of an error that prevented it."""
         found = [self.first]
         try:
             for run in runs:

@@ -177,7 +177,10 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     rule = f"once the probability of a wrong decision, estimated from all trials, is at most {share(ALPHA)}"
     if study.question["mode"] == Mode.METRIC:
         smallest = share(study.question["smallest_effect"])
-        rule = f"by interleaved pairs with the good end, at most {share(ALPHA)} wrongly; ends must differ by {smallest}"
+        rule = (
+            f"by interleaved pairs with the good end; at most {share(ALPHA)} of decisions may be wrong. The ends must "
+            f"differ by {smallest}"
+        )
     return [
         ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),

@@ -15,7 +15,7 @@ from scalescope.store.store import SweepRun
 
 
 def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:
-    """Workload, parameters, point, cluster and, if `environment`, the environment, each unless empty."""
+    """Workload, parameters, point, cluster and, if `environment`, the environment; without empty ones."""
     question = study.question
     found = [
         ("Workload", ", ".join(map(str, question.get("workloads") or [question.get("workload", "")]))),

@@ -30,7 +30,7 @@ _ANNOTATE = """
 
 
 def form_of(trial: Trial, spec: ClusterSpec, observation: Observation) -> str:
-    """The form of code that fits the record: that of its cluster's kind, or of the class that a script used."""
+    """Form of code that fits the record: `prefect` for flows, else that of the cluster's kind or class, or `local`."""
     made = str((trial.facts.get("cluster") or {}).get("kind", ""))
     if observation.by_prefect:
         return "prefect"

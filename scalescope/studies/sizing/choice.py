@@ -213,7 +213,7 @@ def _moved(
 
 
 def _errors(draws: Mapping[tuple[int, int], Sequence[float]]) -> dict[tuple[int, int], float]:
-    """Relative standard error of each mean of draws; at least the pooled variance counts, as few draws may agree."""
+    """Relative standard error of each mean of draws. A variance below the pooled one is raised to it: draws are few."""
     own = {shape: variance(map(math.log, each)) for shape, each in draws.items() if len(each) > 1}
     pooled = fmean(own.values()) if own else MODEL_OF_VIRTUAL**2
     return {shape: math.sqrt(max(pooled, own.get(shape, 0.0)) / len(each)) for shape, each in draws.items() if each}
@@ -241,7 +241,8 @@ def surer(found: Sizing, *, sizes: Sequence[int], threads: int) -> tuple[Measure
     fastest = min((each.predicted_s for each in known), default=math.inf)
     if not chosen.measured_threads and chosen.predicted_s <= PAYS * fastest:
         workers = max(largest * threads // chosen.threads, 1)
-        why = f"workers of {plural(chosen.threads, 'thread')} were not measured, nor how tasks share an interpreter"
+        why = f"workers with {plural(chosen.threads, 'thread')} were not measured, and how well tasks share an "
+        why += "interpreter is not known"
         wanted.append(Measurement(workers, chosen.threads, why))
     if len(sizes) == 1 and chosen.workers != largest:
         other = 2 * largest if chosen.workers > largest else max(largest // 2, 1)
@@ -256,9 +257,10 @@ def line(found: Sizing, wanted: Wanted) -> str:
         return f"No cluster of up to {wanted.cores:,} cores fits: {closest.shape} comes closest, but {closest.unfit}"
     names = [name for name in ("best", "cheapest", "smallest") if getattr(found, name) == chosen]
     role = {"best": "the fastest", "cheapest": "the cheapest", "smallest": "the smallest that fits"}
-    said = " and ".join(role[name] for name in names) or "the cheapest in time"
+    said = " and ".join(role[name] for name in names)
     if wanted.deadline_s is not None:
-        said += f"; keeps the deadline in {chosen.in_time(wanted.deadline_s)} of runs"
+        keeps = f"keeps the deadline in {chosen.in_time(wanted.deadline_s)} of runs"
+        said = f"{said}; {keeps}" if said else f"the cheapest that {keeps}"
     text = f"{chosen.shape}: {seconds(chosen.predicted_s)} s ({seconds(chosen.low_s)} to {seconds(chosen.high_s)}), "
     text += f"{price(chosen, found.currency)}; {said}"
     limit = f", held back by {' or '.join([chosen.limit, *chosen.also])}" if chosen.limit else ""

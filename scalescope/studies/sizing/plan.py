@@ -108,7 +108,7 @@ class _Search:
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """The three runs of a search; with `measure`, also one measurement and the runs of a second search."""
+        """The sweep `first` unless a run is given, three simulations; with `measure`, a measurement and three more."""
         search = (self._simulated, self._simulated, self._simulated)
         more = (self._more, *search) if self.asked.measure else ()
         return (*([self.first] if self.first else []), *search, *more)
@@ -196,7 +196,7 @@ class _Search:
         """Numbers of workers to simulate, by threads per worker."""
         cores, own = self.wanted(measured).cores, measured.base.point.threads_per_worker
         threads = threads_of(self.asked.threads) or tuple(sorted({*USUAL_THREADS, own}))
-        if measured.builds_by_workers:  # its simulation has one duration per prefix and number of workers
+        if measured.builds_by_workers:  # then one duration per prefix and number of workers serves all clusters
             threads = (own,)
         metrics = measured.base.metrics
         widest, tasks = (metrics.widest_stage, metrics.tasks) if metrics else (1, 1)
@@ -289,7 +289,7 @@ class _Closer:
     search: _Search
     before: _Round
     request: RunRequest  # the sweep that simulates each cluster a few times
-    known: dict[int, list[ExtraTrial]] = field(default_factory=dict, compare=False)  # results, by trials done
+    known: dict[int, list[ExtraTrial]] = field(default_factory=dict, compare=False)  # results of calls, by `len(done)`
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         if len(done) not in self.known:
@@ -352,7 +352,7 @@ def _unsure(memory: MeasuredMemory, known: Contention, found: Sizing) -> list[st
 
 
 def _too_long(measured: MeasuredSizes, observations: Sequence[Observation], found: Sizing) -> TooLong | None:
-    """Tasks that take longer than a worker of the recorded cluster lives (walltime or lifetime)."""
+    """Tasks longer than the walltime or lifetime of the recorded cluster's workers; None if there are none."""
     if found.chosen is None:
         return None
     spec = measured.run.sweep.cluster_of(measured.base.point)

@@ -31,7 +31,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     found = Sizing.from_mapping(study.result)
     sure = [("Simulated", plural(len(found.configurations), "cluster")), *common.trials(runs)]
     others = ", ".join(name for name in found.code if name != found.form)
-    code = (f"Code ({found.form}; --as has {others} too)", found.code[found.form]) if found.code else ("", "")
+    code = (f"Code ({found.form}; other forms with --as: {others})", found.code[found.form]) if found.code else ("", "")
     deadline_s = seconds_of("deadline", study.question.get("deadline", ""))
     return Sheet(_table(found, deadline_s), tuple(_notes(found)), tuple(asked), tuple(sure), code=code)
 
@@ -79,8 +79,9 @@ def _notes(found: Sizing) -> Iterator[Note]:
     if group := found.second_group:
         small, large = (size(each * 2**20) for each in (group.others_mb, group.memory_mb))
         yield Note(
-            f"`{group.prefix}` ({plural(group.tasks, 'task')}) alone needs much memory: {large} for each of "
-            f"{plural(group.workers, 'worker')}, and {small} for each other worker, suffice; the code has both groups."
+            f"`{group.prefix}` ({plural(group.tasks, 'task')}) needs more memory than any other stage: "
+            f"{plural(group.workers, 'worker')} with {large} each, and {small} for each other worker, suffice. The "
+            "code makes both groups."
         )
     for each in found.unsure:
         yield Note(f"Unsure: {each}.", Tone.DOUBT)

@@ -19,9 +19,9 @@ SAVES = 0.6  # most memory of a worker without the stage, as a share of the memo
 def second_group(
     observation: Observation, memory: MeasuredMemory, chosen: Configuration, there: float
 ) -> SecondGroup | None:
-    """A second group of workers; None if it saves too little memory, or the memory of processes is unknown.
+    """A second group of workers for a narrow stage; None if it saves too little, or process memory is unknown.
 
-    `there`: bytes of memory that each worker may have.
+    Also None with fewer than four workers. `there`: bytes of memory that each worker may have.
     """
     names, place = task_prefixes(observation)
     tasks = np.bincount(place, minlength=len(names))

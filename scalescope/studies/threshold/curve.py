@@ -160,7 +160,8 @@ def study(question: ThresholdQuestion, table: MeasuredValues) -> Curve:
     """Find the gaps that seem to hold a jump.
 
     Binary segmentation (Vostrikova, 1981): the gap with the largest jump becomes a break, and the others are judged
-    again without values beyond it, until no gap seems to hold a jump. Then each break is judged again between the rest.
+    again without values beyond it, until no gap seems to hold a jump. Then each break is judged again between the other
+    breaks, and withdrawn if it no longer seems to be one.
     """
     spots = table.spots
     breaks: set[int] = set()

@@ -54,7 +54,7 @@ class CurveShape(StrEnum):
     STAIRCASE = "staircase"  # several jumps in one direction
     SAWTOOTH = "sawtooth"  # between jumps, the curve returns towards the value before
     WAVE = "wave"  # falls in steps that get longer and smaller, as ceil(tasks / threads) does
-    STEPS = "steps"  # several jumps without such a pattern
+    STEPS = "steps"  # several jumps in none of the patterns above
     UNRESOLVED = "unresolved"  # no jump is certain
     UNMEASURED = "unmeasured"  # fewer than two values could be measured
 
@@ -145,7 +145,9 @@ def _sort_out(
     grain = _grain(question, curve)
     budget = f"the budget of {plural(question.max_points, 'point')} is used up" if ended else STOPPED
     trials = plural(question.max_repeats, "trial")
-    noise = f"noise of {_percent(table.noise)} hides the exact place after {trials} of a point" if ended else STOPPED
+    noise = (
+        f"noise of {_percent(table.noise)} hides the exact place, even after {trials} of a point" if ended else STOPPED
+    )
     jumps: list[Jump] = []
     doubts = [(curve.gaps[i].left, curve.gaps[i].right, GRAINY) for i in grain]
     doubts += [(gap.left, gap.right, budget) for gap in loose(question, table, curve)]

@@ -98,7 +98,7 @@ class MeasuredValues:
     broken: frozenset[int]  # indices of values that could not be measured
     retry: tuple[int, ...]  # indices of values whose only trial was not valid
     noise: float  # relative standard deviation of a trial; 0 without noise
-    unit: float  # greatest common divisor of the metric's differences; 0 unless all are whole numbers
+    unit: float  # greatest common divisor of the metric's differences; 0 under noise, or if a value is not whole
     trials: int  # number of trials, valid or not
     part: float  # width, in steps, of the parts into which the range is cut first
 

@@ -97,8 +97,8 @@ def test_an_estimate_without_measured_trials_is_an_upper_bound() -> None:
     found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES)
     assert found.cost == Cost(2, 720, 3, 3, 9)
     assert found.sentence(SWEEP, PRICES) == (
-        "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each is counted with the limit of 360 s, and 600 s of "
-        "workers that wait for the other workers)"
+        "at most 3.0 core-hours, 9.00 EUR, 0.2 h for 2 trials (each counted with the full time limit of 360 s, after "
+        "600 s in which workers wait for the others)"
     )
 
 
@@ -128,7 +128,7 @@ def test_the_total_cost_is_the_sum_over_all_trials(shapes: list[tuple[int, float
         ({}, ""),
         ({"core_hours": 100}, ""),
         ({"core_hours": 5}, "5 of 5 core-hours"),
-        ({"core_hours": 9}, "5 of 9 core-hours are spent, and the next trial takes about 5"),
+        ({"core_hours": 9}, "5 of 9 core-hours are spent, and the next trial would use about 5"),
         ({"money": 14}, "15 of 14 EUR"),
         ({"hours": 0.5}, "0.5 of 0.5 h"),
         ({"hours": 0}, "0.5 of 0 h"),

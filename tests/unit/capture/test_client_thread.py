@@ -23,7 +23,8 @@ import pytest
 from distributed import Client
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.capture.client_thread import ClientWatch, collection_deferred
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.deferred_collection import collection_deferred
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver

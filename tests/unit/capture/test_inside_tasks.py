@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import configparser
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -338,6 +339,14 @@ def sampled(function: Any) -> dict[str, int]:
         shipped._count(-1)
     thread.join()
     return dict(shipped._stacks(tree))
+
+
+def test_the_profiler_fetches_frames_without_a_collection_in_python_3_11(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a worker may stand still for ever (CPython issue 106883)."""
+    collects: list[bool] = []
+    monkeypatch.setattr(sys, "_current_frames", lambda: collects.append(gc.isenabled()) or {})
+    assert shipped._handled(sys._getframe()) == ""
+    assert collects == [sys.version_info >= (3, 12)]
 
 
 def inner() -> None:

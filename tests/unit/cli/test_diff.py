@@ -72,7 +72,7 @@ def test_a_part_that_goes_against_the_whole_difference_is_shown_as_more_instead_
     against = replace(part, seconds=0.5)
     both = replace(found, found=replace(found.found, parts=(part, against)))
     assert "; 500 ms more: " in both.largest(2)
-    assert both.largest(1).startswith("2 s of 2 s less: ")
+    assert both.largest(1).startswith("2 s less, 2 s of it: ")
 
 
 def test_task_names_are_escaped_in_markdown(

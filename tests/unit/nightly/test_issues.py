@@ -295,6 +295,17 @@ def test_an_issue_states_the_reason_if_the_rerun_showed_one() -> None:
     assert len(unknown) < len(known)
 
 
+def test_a_cause_that_was_not_found_brought_nothing() -> None:
+    known, unknown = (
+        Alert("a", "night", Culprit("crunch 1 → 2", found=found), (judged(4),), "scalescope compare")
+        for found in (True, False)
+    )
+    assert "since crunch" in alerts.line(known)
+    assert "Brought by" in alerts.summary(known)
+    assert "since" not in alerts.line(unknown)
+    assert "Brought by" not in alerts.summary(unknown)
+
+
 @pytest.mark.parametrize(
     ("workload", "kind", "is_named"), [("my.py:run", "local", True), ("my.py:run", "slurm", False)]
 )

@@ -92,4 +92,4 @@ def test_sparklines_and_relative_changes_are_formatted() -> None:
     assert 'x1="37.5"' in spark([1.0, 2.0, 2.0], [1])
     assert "nan" not in spark([2.0] * 5)
     assert [share(value) for value in (0.1, -0.25, 0.0)] == ["+10 %", "−25 %", "+0 %"]
-    assert share(float("inf")) == "from nothing"
+    assert share(float("inf")) == "from 0"

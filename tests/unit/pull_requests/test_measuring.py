@@ -90,6 +90,11 @@ def test_a_difference_below_the_limit_is_no_change_however_certain_it_is(answer:
     assert found.remarks
 
 
+def test_an_undecided_comparison_is_not_said_to_be_unchanged(answer: Any) -> None:
+    assert "Nothing changed" in answer(SAME).line
+    assert "Nothing changed" not in answer(SAME, [(1.0, 1.2), (1.2, 1.0)]).line
+
+
 def test_a_head_without_a_valid_measurement_fails_the_command(answer: Any) -> None:
     assert answer([(1.0, None)] * 3, counts=False).status == ExitStatus.FAILED
 

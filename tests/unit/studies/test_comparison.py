@@ -101,7 +101,7 @@ def test_a_clear_difference_needs_seven_pairs_and_a_faint_one_needs_more(golden:
 def test_counts_that_begin_at_zero_are_compared() -> None:
     answer, _ = run(lambda _: (0.0, 5.0), ComparisonQuestion(metric="workers lost"))
     assert (answer.decision, answer.ratio) == (ComparisonDecision.SLOWER, math.inf)
-    assert "above 0, not 0" in answer.line
+    assert "above 0 instead of 0" in answer.line
     assert json.loads(json.dumps(answer.to_mapping(), allow_nan=False))["ratio"] is None
 
 
@@ -146,7 +146,7 @@ def test_a_side_with_rare_slow_trials_is_seldom_called_the_same() -> None:
     [line] = [answer.line for answer in answers if answer.outlying == 3][:1]
     assert ", 20 pairs, 3 set aside in which B was 5" in line
     assert line.endswith(
-        " Without the odd pairs, A and B would be the same: raise max_pairs to see how often odd pairs occur."
+        " Without the pairs set aside, A and B would be the same: raise max_pairs to see how often such pairs occur."
     )
 
 
@@ -273,10 +273,9 @@ def test_a_faint_difference_is_undecided_among_many_comparisons() -> None:
     assert among.members[0] in among.hidden
 
 
-def test_a_family_is_corrected_to_the_level_that_its_questions_ask_for() -> None:
-    usual, lenient = (
-        family([judge(ComparisonQuestion(alpha=alpha), FAINT), *many(5, 0)]).members[0] for alpha in (0.05, 0.3)
-    )
+def test_a_family_is_corrected_to_the_level_that_is_asked_for() -> None:
+    every = [judge(ComparisonQuestion(), FAINT), *many(5, 0)]
+    usual, lenient = (family(every, alpha=alpha).members[0] for alpha in (0.05, 0.3))
     assert usual.decision is ComparisonDecision.UNDECIDED
     assert lenient.decision is ComparisonDecision.SLOWER
     assert usual.q is not None
@@ -301,7 +300,7 @@ def test_comparisons_with_too_few_pairs_do_not_count_in_a_family() -> None:
         (1.9999, "2 times as high"),
         (128.0, "128 times as high"),
         (0.01, "0.01 times as high"),
-        (math.inf, "above 0, not 0"),
+        (math.inf, "above 0 instead of 0"),
     ],
 )
 def test_ratios_are_written_as_percent_or_times(ratio: float, words: str) -> None:

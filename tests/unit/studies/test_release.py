@@ -175,7 +175,7 @@ def test_releases_that_could_not_be_installed_are_named_in_the_answer(golden: Co
 def test_a_release_search_tries_at_most_max_candidates() -> None:
     answer, _ = search(ReleaseQuestion(names(100), max_candidates=4), step(60))
     assert (len(answer.tried), answer.decision) == (4, ReleaseDecision.BETWEEN)
-    assert "not tried (max_candidates)" in answer.line
+    assert "not tried (max_environments)" in answer.line
     assert answer.last_good is not None
     assert answer.first_bad is not None
     assert answer.last_good.index < 60 <= answer.first_bad.index

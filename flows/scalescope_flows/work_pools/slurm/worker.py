@@ -37,7 +37,8 @@ from scalescope.slurm.jobs import SlurmJob
 from scalescope.waiting import PATIENCE_S
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
-LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # polling interval: most seconds, share of time since a change, random part
+# Polling interval: most seconds; share of the time since the last change; largest random change, as a share
+LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2
 GONE_AFTER = 3  # heartbeats that another worker must have missed before its jobs are adopted
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200
