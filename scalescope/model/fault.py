@@ -15,7 +15,7 @@ KINDS = ("kill-worker", "pause-worker", "steal-cpu")
 # Faults that people ask for but that do not exist, and the reason
 NOT_POSSIBLE = {
     "delay-network": "only root can slow down the network between hosts",
-    "fill-disk": "not possible, since other programs use the same disk",
+    "fill-disk": "other programs use the same disk",
     "kill-scheduler": "Dask's scheduler saves no state: the trial would end, and there is no recovery to measure",
 }
 
@@ -37,7 +37,8 @@ def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> 
     if value == NONE:
         return None
     if kind in NOT_POSSIBLE:
-        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}; {NOT_POSSIBLE[kind]}")
+        why = f"`{kind}` is not possible: {NOT_POSSIBLE[kind]}"
+        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}", next_step=why)
     if match is None or kind not in KINDS:
         raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or with a time, as kill-worker@2.5")
     if kind not in allowed:

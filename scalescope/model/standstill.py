@@ -10,7 +10,7 @@ from scalescope.model.words import number
 
 STANDSTILL = "standstill"  # fact of a trial that was stopped at its time limit: a `Standstill`
 STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
-NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
+NO_WORKER = "no worker may run it"  # first words of the problem of a task whose restrictions no worker meets
 ASKS_FOR = f"{NO_WORKER}: it asks for "  # start of the same problem if the restrictions are known, which follow
 PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
 ALL_PAUSED = "every worker is paused for lack of memory"  # the problem of a task that is not on any worker

@@ -470,7 +470,7 @@ def resized(
     now = int(numbers[0].evaluated_value)
     new = change(now)
     if new == now:
-        raise Refused("the number already has this value")
+        raise Refused(f"the remedy would leave the number as it is, {now:,}")
     edited = source.edited({number: becomes(cst.Integer(str(new))) for number in numbers})
     return Patched(edited.module, what.format(f"{new:,}"))
 

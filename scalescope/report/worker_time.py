@@ -54,8 +54,8 @@ def busy_line(metrics: Metrics) -> str:
     if not told or worst is None or not worst[1].where:
         return told
     prefix, most = worst
-    what = f"`{most.what}` at " if most.what else ""
-    return f"{told}; `{prefix}` is {percent(most.share)} of its time in {what}{most.where}"
+    what = f"in `{most.what}` at " if most.what else "at "
+    return f"{told}; `{prefix}` spends {percent(most.share)} of its time {what}{most.where}"
 
 
 def busy_parts(seconds: Mapping[str, float]) -> str:

@@ -38,7 +38,7 @@ def objection(line: str, *more: str) -> str:
     if option.startswith("--") and values:
         return "write one option per line, and its value after an equals sign"
     if not option.startswith("--") and option[1] in _FLAGS and (option[2:] or values):
-        return "write one option per line, without another right after it"
+        return f"write one option per line; {option[:2]} takes no value"
     if len(values) > (len(option) == 2) or any(value.startswith("-") for value in values):
         return "write one option per line, and a value with blanks in quotes"
     return ""

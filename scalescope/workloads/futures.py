@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Tasks = Annotated[int, Parameter("Tasks.", minimum=0)]
 Seconds = Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)]
-BAG_RULE = "one item each up to 100 items, about 100 partitions from then on"
+BAG_RULE = "one item each up to 100 items, then ceil(sqrt(items) / 10) items each"
 made = partial(workload, packages=("dask",))
 
 

@@ -52,7 +52,7 @@ def load_function(reference: str) -> Workload:
 
 def describe(reference: str, function: Any) -> Workload:
     if not callable(function):
-        raise _bad(reference, f"a function; this is a {type(function).__name__}")
+        raise _bad(reference, f"a function, not an object of type {type(function).__name__}")
     if inspect.iscoroutinefunction(function):
         raise _bad(reference, "an ordinary function, not `async def`")
     documented = inspect.cleandoc(function.__doc__ or "")

@@ -15,7 +15,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload, WorkloadParameter
 
 _KINDS = ("int", "float", "str", "bool")
-_PLAIN = (int, float, str, bool, list, dict)  # types that no client has
+_PLAIN = (int, float, str, bool, list, dict)  # annotations of a first parameter that is not the client
 
 
 def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:

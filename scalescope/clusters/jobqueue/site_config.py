@@ -42,7 +42,7 @@ LEFT_OUT: Mapping[str, str] = {
     "worker-extra-args": _STARTED,
     "extra": _STARTED,
     "log-directory": "logs are in shared_directory, for as long as they are needed",
-    **dict.fromkeys(("job-cpu", "ncpus"), "a job asks for its cores, not for {}"),
+    **dict.fromkeys(("job-cpu", "ncpus"), "a job asks for `cores` (0: a core for each thread), not for {}"),
     **dict.fromkeys(("job-mem", "mem"), "a job asks for memory_mb, not for {}"),
     "use-stdin": "bsub always reads the script from standard input",
 }

@@ -72,7 +72,7 @@ def recomputation(observation: Observation) -> Finding | None:
     most = max(keys.values()) + 1
     left = bool((~attempts.useful[again]).mean() > 0.5)
     if left and "next" in errors.told(observation.trial.reason):
-        return None  # the resource manager said why
+        return None  # the trial's reason tells why the workers left, and what to do
     why = "because their workers had left" if left else "because nothing kept them between one computation and the next"
     return RECOMPUTATION.finding(
         observation,

@@ -146,7 +146,7 @@ def workers_missing(observation: Observation) -> Finding | None:
         return None
     left = [departure for departure in departures(observation) if departure.expected]
     if left and "next" in told(observation.trial.reason):
-        return None  # the resource manager gave the reason
+        return None  # the trial's reason tells why they left, and what to do
     mean = line.integral(away) / observation.attempts.makespan
     why = "never came"
     if left:

@@ -245,7 +245,7 @@ def test_a_text_parameter_may_be_empty_only_if_its_default_is_empty(tmp_path: Pa
         ("scalescope.no_such_part:run", "there is no 'scalescope.no_such_part'"),
         ("no/such/file.py:run", "there is no .*no/such/file.py"),
         ("scalescope.workloads.futures:lef", "did you mean 'leaf'"),
-        ("scalescope.workloads.futures:BAG_RULE", "a function; this is a str"),
+        ("scalescope.workloads.futures:BAG_RULE", "a function, not an object of type str"),
         ("scalescope.workloads:", "`package.module:function`"),
         (":run", "`package.module:function`"),
         ("..workloads:run", "`package.module:function`"),
@@ -267,7 +267,7 @@ def test_an_unknown_workload_name_is_refused_with_the_next_step() -> None:
 def test_a_missing_function_or_a_plain_value_is_refused_as_workload(user_file: Path) -> None:
     with pytest.raises(InvalidField, match="did you mean 'over_a_bag'"):
         workloads.load(f"{user_file}:over_bag")
-    with pytest.raises(InvalidField, match="this is a int"):
+    with pytest.raises(InvalidField, match="object of type int"):
         workloads.load(f"{user_file}:answer")
 
 
