@@ -82,8 +82,8 @@ class ObservedCluster(Cluster[S]):
         )
 
     def _described(self) -> str:
-        threads = " or ".join(str(number) for number in sorted(set(self._present.values())))
-        return plural(len(self._present), "worker") + (f" of {threads} threads" if threads else "")
+        threads = " or ".join(plural(number, "thread") for number in sorted(set(self._present.values())))
+        return plural(len(self._present), "worker") + (f" of {threads}" if threads else "")
 
 
 def versions_of(address: str, security: distributed.Security | None, timeout_s: float) -> dict[str, str]:

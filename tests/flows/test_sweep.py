@@ -220,7 +220,7 @@ def test_an_interrupted_sweep_flow_is_resumed(fake: Any, address: str) -> None:
 def test_a_budget_ends_a_sweep_early_and_a_larger_one_continues_it(fake: Any, address: str) -> None:
     spent = scale_sweep(**SWEEP, seed=3, store=address, budget={"hours": 0.01})
     assert spent.valid == 0
-    assert "limit of 600 s" in spent.ended_early
+    assert "time limit is 600 s" in spent.ended_early
     assert "the budget ends" in spent.ended_early
     assert flow_run().state_name == "Finding: nothing was measured"
     with Store.open(address) as store:

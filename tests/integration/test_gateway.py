@@ -150,7 +150,7 @@ def test_a_wrong_password_option_or_address_is_refused_at_once(
 
 
 def test_a_gateway_cluster_without_an_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with opening(GatewaySpec) as made, pytest.raises(UsageError, match="no login"):
+    with opening(GatewaySpec) as made, pytest.raises(UsageError, match="missing or wrong"):
         made()
     assert cli.run(["watch", "gateway://127.0.0.1:9/none", "--for", "1s"]) == ExitStatus.USAGE
     assert "gateway.address" in capsys.readouterr().err

@@ -154,7 +154,7 @@ def test_workers_that_run_while_others_are_missing_cost_money_and_queued_ones_do
     assert found.core_hours == (4 * 600 + 1800) / 3600
     bound = estimate(sweep, planned(Point(4), Point(2)), PRICES)
     assert bound.cost.core_hours == pytest.approx((6 * 360 + 3 * 600) / 3600)  # one job waits for no other
-    assert " 600 s of workers" in bound.sentence(sweep, PRICES)
+    assert " 600 s in which workers wait" in bound.sentence(sweep, PRICES)
 
 
 @pytest.mark.parametrize("data", [{"cores": 1}, {"money": -1}, {"hours": "1"}, [1], {"core_hours": float("nan")}])

@@ -363,7 +363,7 @@ def test_an_interrupted_trial_does_not_wait_for_its_tasks(client: Client, captur
     with pytest.raises(KeyboardInterrupt):
         workload()
     (recording,) = recordings
-    assert recording.warnings[0].startswith("1 tasks still ran")
+    assert recording.warnings[0].startswith("1 task still ran")
     assert recording.complete
 
 

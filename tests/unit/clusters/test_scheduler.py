@@ -70,7 +70,7 @@ def test_sizes_that_an_existing_scheduler_does_not_have_are_refused(
     finally:
         cluster.close()
     assert list(map(int, re.findall(r" (\d+)", caught.value.what))) == [2, 1, 1, workers, threads]
-    assert "workers: [2]" in caught.value.next_step
+    assert "workers to [2]" in caught.value.next_step
 
 
 def test_a_scheduler_file_can_replace_the_address(theirs: distributed.LocalCluster, tmp_path: Path) -> None:

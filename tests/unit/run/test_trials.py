@@ -491,7 +491,7 @@ def test_a_run_ended_by_a_full_disk_is_finished_by_the_same_command(
     request = asked({**SWEEP, "params": {"items": 2000}}, store=address)
     with pytest.raises(CaptureError, match="could not be written") as caught:
         carry_out(request, runner=FullDisk())
-    assert "make room" in caught.value.next_step
+    assert "free space" in caught.value.next_step
     assert "too large" in caught.value.cause
     assert saved(address) == ()
     carry_out(request)

@@ -296,7 +296,7 @@ def test_the_manifest_shown_as_text_contains_no_secret() -> None:
         ("environment", "AWS_SECRET_KEY=abc", "no value that looks like a secret.*SECRET_KEY=\\*{3}'$"),
         ("pull_secrets", "hunter2!", r"cluster.pull_secrets.*got \*{3}$"),
         ("volumes", "data:data", "cluster.volumes: expected CLAIM:/PATH"),
-        ("namespace", "Team", "cluster.namespace: expected a name in lower case"),
+        ("namespace", "Team", "cluster.namespace: expected at most 253 lower case"),
         ("idle_timeout_s", 0, "cluster.idle_timeout_s: expected a whole number, at least 60"),
         ("spread", "rack", "cluster.spread"),
         ("cuda", True, "cluster.gpus: expected 1 together with cluster.cuda"),
