@@ -30,7 +30,7 @@ class Injection(BackgroundThread):
         # Facts for the result; once the fault has happened, also its start and end (epoch seconds), worker and proof.
         self.facts: dict[str, Any] = {"kind": fault.kind, "after_s": fault.after_s}
         # Why the fault has not happened; empty if it has.
-        self.problem = f"the workload ended before {fault.after_s:g} s, when the fault was due"
+        self.problem = f"the fault was due after {fault.after_s:g} s, but the workload ended earlier"
         self._fault = fault
         self._victim = victim  # returns address and process id of the worker to break; called when the fault is due
 
@@ -46,7 +46,7 @@ class Injection(BackgroundThread):
     def _run(self) -> None:
         if self._over.wait(self._fault.after_s):
             return
-        self.problem = "the fault could not be proved"
+        self.problem = "no effect of the fault could be confirmed"
         try:
             address, pid = ("", 0) if self._fault.kind == "steal-cpu" else self._victim()
             begin = time.time()

@@ -124,7 +124,9 @@ class GatewayServer(ControlPlane):
 
     def _told(self, error: Exception, limit_s: float) -> ClusterError:
         what, category, cause = "the server of Dask Gateway refused a request", REFUSED, str(error)
-        next_step = "correct cluster.options or cluster.address; `dask_gateway.Gateway().cluster_options()` lists all"
+        next_step = (
+            "correct cluster.options or cluster.address; `dask_gateway.Gateway().cluster_options()` lists the options"
+        )
         status = getattr(error, "status", 0)
         if status in (401, 403):
             what, category = "the server of Dask Gateway refused the login", NOT_ALLOWED

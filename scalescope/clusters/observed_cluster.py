@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 CHECK_SCHEDULER = (
     "check that the scheduler runs and can be reached from here, and that the port is the scheduler's, by default 8786 "
-    "(8787 is its dashboard); with tls:// give the three files of TLS"
+    "(8787 is its dashboard); with tls:// also give the TLS files: authority, certificate and key"
 )
 
 

@@ -103,7 +103,7 @@ def _reap(lease: Lease, dry_run: bool) -> Reaped:
         spec = kinds().get(lease.backend)
         if spec is None or not spec.reaper:
             words = f"{words}; this version of Scalescope cannot remove resources of {lease.backend}"
-            return elsewhere(lease, words, _or_wait(lease, f"remove everything named {lease.label} there"))
+            return elsewhere(lease, words, _or_wait(lease, f"remove everything named {lease.label} there by hand"))
         if owned is None:
             return elsewhere(lease, words, _or_wait(lease, f"run `scalescope reap` on {lease.owner.host.split()[0]}"))
         reaper: Reaper = resolve_name(spec.reaper)
@@ -123,14 +123,18 @@ def explain(lease: Lease) -> tuple[bool | None, str]:
         unused = "lives, but could not remove the resources" if lease.owner.is_alive() else "is dead"
         return owned, f"{owner} {'lives' if owned else unused}"
     if owned is False:
-        return False, f"its time limit is over; its owner was {owner}"
+        return False, f"its lease has ended; its owner was {owner}"
     if lease.owner_job and same_cluster(lease):
         try:
             alive = not slurm_jobs.is_over(lease.owner_job, run=commands(lease))
         except ClusterError as error:
             return None, f"its owner is Slurm job {lease.owner_job}, but Slurm does not answer: {error.cause}"
         return alive, f"its owner, Slurm job {lease.owner_job}, {'runs' if alive else 'has ended'}"
-    until = "" if lease.limit_at is None else time.strftime(" before %Y-%m-%d %H:%M", time.localtime(lease.limit_at))
+    until = (
+        ""
+        if lease.limit_at is None
+        else time.strftime("; its lease ends at %Y-%m-%d %H:%M", time.localtime(lease.limit_at))
+    )
     return None, f"its owner is {owner}; this host cannot tell whether it lives{until}"
 
 
@@ -162,7 +166,7 @@ def elsewhere(lease: Lease, words: str, next_step: str) -> Reaped:
 
 
 def _or_wait(lease: Lease, step: str) -> str:
-    return step if lease.limit_at is None else f"{step}, or wait for the time limit"
+    return step if lease.limit_at is None else f"{step}, or wait until the lease ends"
 
 
 def failed(label: str, backend: str, error: ScalescopeError) -> Reaped:

@@ -33,7 +33,7 @@ LEAST_S, PART = 1.0, 0.05
 ASKS_PER_S = 5
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # CLOCK_BOOTTIME also counts while the host is suspended
-_STOPPED = "process {} of the cluster stood still for {{:.1f}} s: stopped"
+_STOPPED = "process {} of the cluster stood still for {{:.1f}} s: it was stopped"
 _THREAD = getattr(resource, "RUSAGE_THREAD", None)
 
 
@@ -143,7 +143,7 @@ class HaltWatch(BackgroundThread):
             now, asks = time.clock_gettime(_CLOCK), _sleeps()
             late_s = now - before - BEAT_S
             if _THREAD is not None and late_s >= LEAST_S and asks - asked < ASKS_PER_S * late_s:
-                self._seconds["the driver stood still for {:.1f} s: stopped or starved"] += late_s
+                self._seconds["the driver stood still for {:.1f} s: it was stopped, or got no CPU"] += late_s
             for process in self._below:
                 with suppress(psutil.Error):
                     if process.status() == psutil.STATUS_STOPPED:

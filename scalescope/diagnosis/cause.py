@@ -50,7 +50,8 @@ class Cause(Generic[Looked]):
     remedy: str  # general advice, empty if there is none; a finding names the exact option or line
     # Condition under which the remedy helps. A text says why nothing is checked: the evidence for the cause implies it.
     premise: Premise[Any] | str = ""
-    told_by: str = "half of the work, with the fix and without it"  # cheapest run that tells this cause from others
+    # Cheapest run that tells this cause from others
+    told_by: str = "half of the work twice, with the fix and without it"
     link: str = ""  # address of a page with more; may be empty
     # Parts of worker time (`WORKER_TIME`) that the cause explains. Idle threads that a trial's finding explains are not
     # also blamed on the structure of the graph.

@@ -55,7 +55,7 @@ class Observation:
     def measured(self) -> Attempts:
         """Recorded attempts; `ValueError` if there are none: only causes with `without_attempts` see such trials."""
         if self.attempts is None:
-            raise ValueError(f"trial {self.trial.key} has no attempts")
+            raise ValueError(f"trial {self.trial.key} has no recorded attempts")
         return self.attempts
 
     @property
@@ -258,7 +258,7 @@ class TrialCause(Cause[Observation]):
                 change=act.change,
             )
         text, link = act.text, link or self.link
-        if text and self.in_a_flow and observation.by_prefect:
+        if text and self.in_a_flow and observation.by_prefect and severity is not Severity.INFO:
             text = self.in_a_flow.replace("{task}", _usual_task(observation))
         return Finding(self.code, severity, summary, text, evidence, confidence, (), lost_s, link, gain, place)
 

@@ -69,7 +69,7 @@ BAG_ROOT = PartitionRule(
 )
 BAG_100 = PartitionRule(
     library="dask.bag.from_sequence",
-    text="makes about 100 partitions of 200 items or more",
+    text="cuts 200 items or more into about 100 partitions",
     formula="ceil(items / floor(items / 100)) from 100 items on, dask before mid-2023",
     size=lambda items: 1 if items < 100 else items // 100,
     link="https://github.com/dask/dask/issues/10291",

@@ -71,18 +71,16 @@ def _not_sure(findings: Sequence[Finding]) -> Finding:
     limit = next((each for each in faults if each.limits_trust and {*first.points[:1]} & {*each.points}), None)
     second = next((each for each in faults if not each.limits_trust), limit)
     other = causes.by_code().get(second.code) if second else None
-    told = (
-        f"the cause is not `{first.code}`, but one that is not known"
-        if other is None
-        else f"it is `{other.code}` ({other.title.lower()})"
-    )
+    told = "the cause is unknown" if other is None else f"it is `{other.code}` ({other.title.lower()})"
     experiment = cause.told_by
     if limit is not None:
-        experiment = "the same on an idle host"
+        experiment = "the same trial on an idle host"
     elif first.gain and first.gain.change:
-        experiment = "the same with " + ", ".join(f"`{name}={value}`" for name, value in first.gain.change.items())
+        experiment = "the same trial with " + ", ".join(
+            f"`{name}={value}`" for name, value in first.gain.change.items()
+        )
     said = first.summary.removeprefix(PERHAPS)
-    return replace(first, summary=f"{PROBABLY}{said} If not, {told}. To tell, run {experiment}.")
+    return replace(first, summary=f"{PROBABLY}{said} If not, {told}. To find out, run {experiment}.")
 
 
 def _doubted(findings: Sequence[Finding], measured: Collection[str], had_cores: Set[str]) -> list[Finding]:

@@ -55,7 +55,7 @@ def commands(
                 f"{command[0]} is not installed here",
                 where="PATH of this process",
                 cause="Slurm's commands exist on the login and compute nodes of a Slurm cluster only",
-                next_step="run this on such a node, or load the module that brings them (`module load slurm`)",
+                next_step="run this on such a node, or load the module that provides them (`module load slurm`)",
                 category="slurm-missing",
             )
         with subprocess.Popen(

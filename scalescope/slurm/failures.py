@@ -73,7 +73,7 @@ _ENVIRONMENT = (
     "install the environment on a file system that the nodes share, activate it in {prologue}, or name the interpreter "
     "of that environment in {python}"
 )
-_VERSIONS = "compare the versions here and on the nodes, and look at {script}"
+_VERSIONS = "compare the versions of Dask here and on the nodes, and look at {script}"
 _LOST_NODE = "`sinfo -R` shows since when the node is down, and why; exclude it with {exclude}"
 
 _TABLE = {
@@ -104,11 +104,11 @@ _TABLE = {
     ),
     "power-cap": ("the site's limit on electric power is reached", _AGAIN),
     "reservation-to-come": (
-        "the reservation of the job has not begun",
+        "the job's reservation has not begun",
         "`scontrol show reservation` shows when it begins; look for --reservation in {directives}",
     ),
     "begin-time": ("the job may not start before a given time, or was requeued", "look for --begin in {directives}"),
-    "dependency-waits": ("the job depends on another that has not ended", "look for --dependency in {directives}"),
+    "dependency-waits": ("the job depends on another job that has not ended", "look for --dependency in {directives}"),
     "licences-busy": ("all licences are in use", "`scontrol show licenses` shows how many there are; {fewer_jobs}"),
     "federation": ("another cluster of the federation considers or runs the job", "look at `squeue --federation`"),
     "running-jobs-limit": (
@@ -120,7 +120,7 @@ _TABLE = {
         "{fewer_jobs}, or set another {account}; " + _LIMITS,
     ),
     "use-limit": (
-        "a limit on what jobs may use at once is reached (a job that exceeds the limit by itself will never start)",
+        "a limit on the resources of running jobs is reached (a job that exceeds the limit by itself will never start)",
         "ask for less at once, or set another {account}; " + _LIMITS,
     ),
     "usage-spent": (
@@ -128,7 +128,7 @@ _TABLE = {
         "`sshare` and `sacctmgr show associations` show the use; set another {account}, or ask for more",
     ),
     "remaining-time-limit": (
-        "with this job, running jobs would reserve more computing time (cores times the rest of each time limit) than "
+        "with this job, the running jobs would reserve more computing time (cores times the remaining time limit) than "
         "is allowed",
         "lower {time_limit}; " + _LIMITS,
     ),
@@ -151,7 +151,7 @@ _TABLE = {
         "`scontrol show reservation` lists reservations; look for --reservation in {directives}",
     ),
     "job-minutes-limit": (
-        "cores (or other resources) times minutes of one job are above the limit for a job",
+        "the job's cores (or another resource) times its minutes exceed the limit for one job",
         "lower {time_limit}, or ask for less per job; " + _LIMITS,
     ),
     "unknown-partition": (
@@ -169,7 +169,7 @@ _TABLE = {
         "when it opens",
     ),
     "too-many-nodes": (
-        "the job asks for more nodes than a job may have in the partition",
+        "the job's number of nodes is outside the limits of the partition",
         "`scontrol show partition` shows MinNodes and MaxNodes; ask for less per job, or set another {partition}",
     ),
     "time-limit-too-long": (
@@ -180,13 +180,13 @@ _TABLE = {
         "the job's time limit is longer than the account or QOS allows",
         "lower {time_limit}, or set another {account}; " + _LIMITS,
     ),
-    "account-refused": ("the account or QOS does not exist, or you may not use it here", _ASSOCIATIONS),
+    "account-refused": ("the account, QOS or wckey does not exist, or you may not use it here", _ASSOCIATIONS),
     "unknown-gres": (
         "no node has such a GPU or other generic resource",
         "`sinfo -o '%P %G'` lists what each partition has; set {gres}",
     ),
     "too-much-memory": (
-        "no node has as much memory as the job asks for, or a job may not have so much",
+        "no node has as much memory as the job asks for, or a limit allows less",
         "`sinfo -o '%P %m'` shows the memory of the nodes in MB; lower {memory}",
     ),
     "unknown-licence": (
@@ -217,8 +217,14 @@ _TABLE = {
         "has ended",
         "set {interface} to a network that this host and the nodes share (`ip -brief address` lists them)",
     ),
-    "out-of-memory": ("the job used more memory than asked for", "raise {memory}, or let workers hold less data"),
-    "dask-missing": ("the Python on the nodes lacks Dask: it is not the Python used here", _ENVIRONMENT),
+    "out-of-memory": (
+        "the job used more memory than asked for",
+        "raise {memory}, or let workers hold less data; if `sacct -o MaxRSS` shows little, something else killed it",
+    ),
+    "dask-missing": (
+        "the Python on the nodes lacks Dask or Scalescope: it is not the Python used here",
+        _ENVIRONMENT,
+    ),
     "import-failed": (
         "something that the process imports is not installed on the nodes",
         "activate the right environment in {prologue}, or load the module that brings the library",
@@ -286,7 +292,10 @@ _TABLE = {
         "the workers ended normally: their lifetime was over, or the scheduler sent them away or stopped answering",
         "read the job's error file above; raise `cluster.lifetime_s` if it is set",
     ),
-    "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
+    "forgotten": (
+        "Slurm has forgotten the job",
+        "read the job's output; `sacct -j {job}` shows more if accounting runs",
+    ),
     "failed": ("the command failed", "read the job's output, look at {prologue}, and at `scontrol show job {job}`"),
 }
 _MAY_RETURN = frozenset(

@@ -111,7 +111,7 @@ def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
 
 def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
     if not job_ids:
-        return {}, "none of the jobs runs"
+        return {}, "no job is running"
     done = run(("sstat", "-a", "-n", "-P", "-j", ",".join(job_ids), "-o", "JobID,MaxRSS"), "")
     found: dict[str, int] = {}
     for line in done.stdout.splitlines():
@@ -119,7 +119,7 @@ def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
         number, used = step.partition(".")[0], size(text)
         if used is not None:
             found[number] = max(used, found.get(number, 0))
-    return found, "" if found else plain(done.stderr) or "the site records none (JobAcctGatherType)"
+    return found, "" if found else plain(done.stderr) or "the site does not record it (JobAcctGatherType)"
 
 
 def tres(text: str) -> dict[str, str]:

@@ -99,7 +99,7 @@ _REFUSALS = {
         "Invalid partition name specified",
         "No partition specified or system default partition",
     ),
-    "partition-not-allowed": ("User's group not permitted to use this partition", "Requested nodes not in this part"),
+    "partition-not-allowed": ("User's group not permitted to use this partition",),
     "partition-closed": ("Required partition not available", "Partition in DOWN state", "System submissions disabled"),
     "too-many-nodes": ("Node count specification invalid",),
     "no-such-node": (
@@ -110,6 +110,7 @@ _REFUSALS = {
         "CPU count specification invalid",
         "CPU count per node can not be satisfied",
         "Invalid node name specified",
+        "Requested nodes not in this part",
         "Required node not available",
     ),
     "unknown-gres": (

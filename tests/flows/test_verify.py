@@ -133,7 +133,7 @@ def test_experiments_are_added_unasked_only_if_they_are_short_and_no_cause_expla
     assert grow is not None
     assert asked(given, store=address).grow is None  # of a study, or of a night
     extra = grow([trial])
-    assert len(extra) == added  # half the workers, one worker, tasks of no length
+    assert len(extra) == added  # half the workers, one worker, tasks of zero length
     assert all(each.point.cluster in ("", "simulated") for each in extra)
 
 
@@ -162,7 +162,7 @@ def test_explain_runs_experiments_and_shows_which_part_explains_the_time(address
     assert "2 workers took" in said
     assert "1 worker took" in said
     assert "4 partitions instead of 2" in said
-    assert "tasks of no length" in said
+    assert "tasks of zero length" in said
     assert "the rest" in said
     assert run.verdict.findings[0].code == "too-few-partitions"
 

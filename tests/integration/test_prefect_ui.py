@@ -23,7 +23,7 @@ from support.site import Site, drivers
 from support.waiting import PATIENCE_S, wait_for
 
 SCREENSHOTS = "SCALESCOPE_SCREENSHOTS"
-CAUSE = "8 workers asked for, 1 used: Apache Beam puts 128 items in a partition, so 8 items are 1 partition."
+CAUSE = "8 workers asked for, 1 used: Apache Beam puts 128 items in a partition, so 8 items become 1 partition."
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 SMALL = {"Axes": {"workers": [1, 2]}, "Workload parameters": {"items": 4}}
 

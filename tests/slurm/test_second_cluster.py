@@ -309,7 +309,9 @@ def test_jobs_are_given_back_while_too_few_nodes_work(
     until(lambda: any("already run" in text for text in said))
     in_strict.run("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=cooling")
     in_strict.run("scancel", others)
-    until(lambda: any("the nodes that work hold 1 of 2 workers" in text for text in said), lambda: "\n".join(said))
+    until(
+        lambda: any("the working nodes have room for 1 of 2 workers" in text for text in said), lambda: "\n".join(said)
+    )
     assert "n4 is drain" in said[-1]  # it drains until the other user's job has ended
     assert not {"PENDING", "RUNNING"} & set(jobs(in_strict, cluster.label).values())
     in_strict.run("scontrol", "update", "NodeName=n4", "State=RESUME")

@@ -60,7 +60,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 threads_per_worker,
                 timeout_s,
                 where=str(client.scheduler.address),
-                cause="cluster.arguments sets another number of threads"
+                cause="cluster.arguments sets another number of threads per worker"
                 if len(self._present) == workers
                 else "workers did not start in time, or the class's `scale` counts something else, such as nodes",
                 next_step="set threads_per_worker to the workers' threads, or raise cluster.start_timeout_s",
@@ -75,7 +75,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             takes_timeout = "timeout" in inspect.signature(made.close).parameters
             made.close(timeout=CLOSE_TIMEOUT_S) if takes_timeout else made.close()
         except Exception as error:  # noqa: BLE001 - the class may raise any error
-            _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
+            _logger.warning("%s did not close cleanly: %r", self.spec.cluster_class, error)
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -29,14 +29,14 @@ class CustomSpec(ClusterSpec):
     )
 
     cluster_class: Annotated[str, Text("As package.module:Class.", accepts=_CLASS, allowed="package.module:Class")]
-    arguments: Annotated[Mapping[str, Any], Parameter("Arguments of the class: a mapping, or JSON text of one.")] = (
-        field(default_factory=dict)
+    arguments: Annotated[Mapping[str, Any], Parameter("Arguments of the class, as a mapping or as JSON.")] = field(
+        default_factory=dict
     )
     secrets: Annotated[
         Mapping[str, str],
         Parameter(
-            "Secret arguments: name of the argument (`options.key` for a nested one) and the environment variable that "
-            "holds its value. A Prefect block stores the values instead, encrypted."
+            "Secret arguments: a mapping from the argument's name (`options.key` for a nested one) to the environment "
+            "variable that holds its value. A Prefect block stores the encrypted values instead."
         ),
     ] = field(default_factory=dict)
     start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0

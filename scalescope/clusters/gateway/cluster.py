@@ -58,7 +58,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
 
     shows: ClassVar[str] = "the machines behind the server: real processes, transfers, serialisation, memory"
     cannot_show: ClassVar[str] = (
-        "why workers do not come, the influence of other users, and settings of Dask other than the server's"
+        "why workers do not start, the influence of other users, and settings of Dask that differ from the server's"
     )
 
     def __init__(self, spec: GatewaySpec, *, seed: int = 0) -> None:

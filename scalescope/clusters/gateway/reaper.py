@@ -44,5 +44,5 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
     return reaping.elsewhere(
         lease,
         f"{words}; the owner had asked {server.address} for a cluster, which may be {' or '.join(found)}",
-        f"unless others use that cluster, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
+        f"unless others use it, run `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then `scalescope reap` again",
     )

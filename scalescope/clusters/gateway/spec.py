@@ -44,12 +44,12 @@ class GatewaySpec(ClusterSpec):
     secrets: Annotated[
         Mapping[str, str],
         Parameter(
-            "Secret (`password` for `basic`, `api_token` for `jupyterhub`) and environment variable that holds it. "
-            "A Prefect block stores the value instead, encrypted."
+            "A mapping from the secret (`password` for `basic`, `api_token` for `jupyterhub`) to the environment "
+            "variable that holds it. A Prefect block stores the encrypted value instead."
         ),
     ] = field(default_factory=dict)
     options: Annotated[
-        Mapping[str, Any], Parameter("Options of the cluster that the server offers: a mapping, or JSON text of one.")
+        Mapping[str, Any], Parameter("Options of the cluster that the server offers, as a mapping or as JSON.")
     ] = field(default_factory=dict)
     idle_timeout_s: Annotated[
         float, Parameter("Seconds without a client after which the cluster ends by itself.", minimum=1)

@@ -142,12 +142,12 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             try:
                 dask.close(timeout=CLOSE_TIMEOUT_S)
             except Exception as error:  # noqa: BLE001 - whatever it raises, the jobs are cancelled below
-                _logger.warning("the scheduler did not close in order: %r", error)
+                _logger.warning("the scheduler did not close cleanly: %r", error)
         left = self._remove_jobs(CLOSE_TIMEOUT_S)
         self._folder.remove(keep_logs=self._failed)
         self._jobs = []
         if left:
-            self.left = f"jobs of {self.label} may be left, for `scalescope reap` to remove: {left}"
+            self.left = f"jobs of {self.label} may still exist, and `scalescope reap` removes them: {left}"
         else:
             leases.release(lease)
 
@@ -268,7 +268,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             if now - started_at > self.spec.start_timeout_s:
                 raise self._missing(arrived, waiting.words if waiting else "")
             if self._closing.wait(_POLL_S):
-                raise ClusterError(f"the {self.kind} cluster was closed while workers were waited for")
+                raise ClusterError(f"the {self.kind} cluster was closed while it waited for workers")
         self._check_threads()
 
     def _replace(self, error: JobsEnded) -> None:

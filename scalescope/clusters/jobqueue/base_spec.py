@@ -70,7 +70,7 @@ class JobQueueSpec(ClusterSpec):
     cores: Annotated[
         int,
         Parameter(
-            "Cores per job; 0 is a core for every thread of its workers.",
+            "Cores per job; 0: one core for each thread of its workers.",
             title="Cores per job",
             minimum=0,
             maximum=4096,
@@ -79,8 +79,8 @@ class JobQueueSpec(ClusterSpec):
     memory_mb: Annotated[
         int,
         Parameter(
-            "Memory per job in MiB, shared evenly by its workers. On Slurm 0 leaves it to the system, and the workers "
-            "have no limit of their own.",
+            "Memory per job in MiB, shared evenly by its workers. 0 (only on Slurm and Grid Engine) leaves the memory "
+            "to the system, and the workers have no limit of their own.",
             title="Memory per job, MiB",
             minimum=0,
         ),
@@ -101,13 +101,17 @@ class JobQueueSpec(ClusterSpec):
     interface: Annotated[str, NAME("Network interface of the workers, such as ib0, and of the scheduler.")] = ""
     scheduler_interface: Annotated[str, NAME("Network interface of the scheduler, if not the workers'.")] = ""
     local_directory: Annotated[
-        str, _PATH("Where workers spill to; empty is the job's TMPDIR or else /tmp, if possible a local disk.")
+        str,
+        _PATH(
+            "Folder that workers spill to. If empty, the job's TMPDIR or else /tmp, or a local folder in place of a "
+            "network one."
+        ),
     ] = ""
     shared_directory: Annotated[
         str,
         _PLAIN_PATH(
-            "Folder that the nodes see as well, for certificates, configuration and logs; empty is the user's state "
-            "folder."
+            "Folder on a file system that the nodes share, for certificates, configuration and logs. If empty, the "
+            "user's state folder."
         ),
     ] = ""
     python: Annotated[
@@ -122,7 +126,7 @@ class JobQueueSpec(ClusterSpec):
     ] = ()
     directives_skip: Annotated[
         tuple[str, ...],
-        _LINES("Directives to leave out: all that contain one of these texts.", title="Directives to leave out"),
+        _LINES("Leave out each directive that contains one of these texts.", title="Directives to leave out"),
     ] = ()
     lifetime_s: Annotated[
         float,
@@ -131,19 +135,24 @@ class JobQueueSpec(ClusterSpec):
         ),
     ] = 0.0
     lifetime_stagger_s: Annotated[
-        float, Parameter("Seconds over which the workers' ends are spread.", title="Spread of lifetimes, s", minimum=0)
+        float,
+        Parameter(
+            "Most seconds by which a worker's lifetime is randomly shortened or lengthened.",
+            title="Spread of lifetimes, s",
+            minimum=0,
+        ),
     ] = 0.0
     tls: Annotated[
         bool, Parameter("Encrypt all connections between Dask's processes, with mutual certificates.", title="TLS")
     ] = True
     queue_timeout_s: Annotated[float, Parameter("Seconds that jobs may wait in the queue.", minimum=1)] = 3600.0
     start_timeout_s: Annotated[
-        float, Parameter("Seconds within which the workers must have arrived once their jobs run.", minimum=1)
+        float, Parameter("Seconds within which the workers must register once their jobs run.", minimum=1)
     ] = 180.0
     replace_jobs: Annotated[
         int,
         Parameter(
-            "Jobs that may take the place of lost ones, before the cluster counts as broken.",
+            "Lost jobs that the cluster may replace before it counts as broken.",
             title="Replacement jobs",
             minimum=0,
             maximum=10_000,
@@ -160,7 +169,9 @@ class JobQueueSpec(ClusterSpec):
         limit = self.walltime_s
         if self.lifetime_s + self.lifetime_stagger_s > limit:
             raise InvalidField(
-                "cluster.lifetime_s", self.lifetime_s, f"with lifetime_stagger_s, at most the walltime, {limit:g} s"
+                "cluster.lifetime_s",
+                self.lifetime_s,
+                f"at most the walltime of {limit:g} s, with lifetime_stagger_s added",
             )
         if self.lifetime_stagger_s > self.lifetime_s:
             raise InvalidField("cluster.lifetime_stagger_s", self.lifetime_stagger_s, "at most cluster.lifetime_s")
@@ -194,7 +205,7 @@ class JobQueueSpec(ClusterSpec):
         found = next((match for form in self.clocks if (match := form.fullmatch(self.walltime))), None)
         seconds = sum(int(number) * _SECONDS[unit] for unit, number in found.groupdict("0").items()) if found else 0
         if not seconds:
-            raise InvalidField("cluster.walltime", self.walltime, f"a time as {self.clock_words}, more than 0")
+            raise InvalidField("cluster.walltime", self.walltime, f"a time above 0, written as {self.clock_words}")
         return seconds
 
     def cores_per_worker(self, threads: int) -> float:

@@ -79,7 +79,7 @@ class BatchCluster(JobQueueCluster):
                     f"{job.submit_command} refused a job",
                     where=self.label,
                     cause=said,
-                    next_step=_FEWER if full else "by hand, submit the script that `scalescope job-script` shows",
+                    next_step=_FEWER if full else "try by hand to submit the script that `scalescope job-script` shows",
                     category="queue-full" if full else "refused",
                     ends_run=not self._submitted,
                 ) from error
@@ -164,7 +164,9 @@ class BatchCluster(JobQueueCluster):
     ) -> PendingWorkers:
         """Report on `pending` jobs; `release` is the command that releases the first, or empty unless all are held."""
         how = "held" if release else "waiting"
-        let_go = f"; `{release}` releases the job if you held it, once the reason is gone" if release else ""
+        let_go = (
+            f"; once the reason for the hold is gone, `{release}` releases the job if you held it" if release else ""
+        )
         words = f"{plural(len(pending), 'job')} {how}: {reasons}{let_go}{self._changed()}"
         return self._in_queue(pending, words, running, release, step)
 

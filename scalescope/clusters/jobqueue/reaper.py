@@ -31,7 +31,7 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
     elif lease.backend != "slurm":
         command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
         step = f"`{command}` cancels the jobs; check first that the numbers do not belong to other jobs by now"
-        return reaping.elsewhere(lease, f"{words}; {lease.backend} cannot be asked which jobs are left", step)
+        return reaping.elsewhere(lease, f"{words}; Scalescope cannot ask {lease.backend} which jobs are left", step)
     elif not reaping.same_cluster(lease):
         name = lease.details["cluster"]
         words = f"{words}; its jobs are on Slurm cluster {name}, which is not the one that answers here"
@@ -56,8 +56,8 @@ def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
         lease.backend,
         Fate.FAILED,
         tuple(numbers),
-        f"{words}; not cancelled: job {ids}, with the cluster's name, but not its comment, job number or log folder",
-        f"if the jobs are yours: {cancel} {ids}; then `scalescope reap` again",
+        f"{words}; not cancelled: job {ids}, because only the name suggests that this cluster started it",
+        f"if the jobs are yours, run `{cancel} {' '.join(others)}`, then `scalescope reap` again",
     )
 
 

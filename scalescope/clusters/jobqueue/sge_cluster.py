@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # The next step for the user, by the category of the error.
 _LOOK_AT = {
     "jobs-gone": "look at `cluster.python`, `cluster.prologue` and `cluster.interface`, and at the limits of the queue",
-    "start-failed": "look at the folders that `cluster.directives_add` names, or ask the administrators",
+    "start-failed": "check the folders that `cluster.directives_add` names, or ask the administrators",
     "node-lost": "`qhost` shows which hosts answer; set another `cluster.queue`, or try again when they are back",
 }
 _ONE_HOST = "$pe_slots"  # the allocation rule that gives a job all its slots on one host

@@ -36,7 +36,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 _STARTED = "Scalescope starts the workers itself"
 LEFT_OUT: Mapping[str, str] = {
-    "name": "jobs have the label of their cluster as their name",
+    "name": "Scalescope names the jobs itself",
     "death-timeout": "workers that find no scheduler end after a minute",
     "worker-command": _STARTED,
     "worker-extra-args": _STARTED,
@@ -57,7 +57,7 @@ def read(spec: type[ClusterSpec]) -> SiteConfig:
     options, _ = told.get("scheduler-options", ({}, ""))
     if not isinstance(options, Mapping) or not options.keys() - {"interface"}:
         return site
-    why = {"scheduler-options": "the scheduler runs in the driver; only its interface counts"}
+    why = {"scheduler-options": "the scheduler runs in the driver, so only its interface can be set"}
     return replace(site, left_out={**site.left_out, **why})
 
 

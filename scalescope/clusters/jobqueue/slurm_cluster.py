@@ -93,13 +93,13 @@ class SlurmCluster(JobQueueCluster):
         Before it waits, it cancels the jobs of the cluster; returns `sizes` with the sizes of these jobs.
         """
         while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
-            words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
+            words = f"the working nodes have room for {room.now} of {plural(self._workers, 'worker')}"
             words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"
             self._watch.wait_without_jobs(words, in_vain=not room.now)
             sizes = [*sizes, *self._give_back()]
             self.report(words)
             if self._closing.wait(min(NODES_S, self.spec.queue_timeout_s)):
-                raise ClusterError(f"the {self.kind} cluster was closed while nodes were waited for")
+                raise ClusterError(f"the {self.kind} cluster was closed while it waited for nodes")
         return sorted(sizes, reverse=True)
 
     def _check_room(self) -> SlurmCapacity | None:
@@ -148,7 +148,9 @@ class SlurmCluster(JobQueueCluster):
         most = self._patiently(lambda: slurm_jobs.most_jobs(run=self._run))
         needed = math.ceil(self._workers / self.spec.job_workers)
         if never := 0 < most <= needed:
-            error.cause = f"Slurm's MaxJobCount of {most} has no room for {plural(needed, 'job')} and a spare one"
+            error.cause = (
+                f"Slurm holds fewer jobs than its MaxJobCount of {most}; this point needs {plural(needed, 'job')}"
+            )
         return never
 
     def _arrived(self, name: str) -> str:
@@ -213,8 +215,8 @@ class SlurmCluster(JobQueueCluster):
         left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
-                f"started workers waited {self._held_s:.0f} s for the others, and cost as much as if they had worked, "
-                "so Scalescope gave up",
+                f"Scalescope gave up: the started workers waited {self._held_s:.0f} s for the others, and idle workers "
+                "cost as much as busy ones",
                 where=self.label,
                 cause=waiting.words,
                 next_step="try again when the queue is shorter, or ask for fewer workers",
@@ -229,7 +231,7 @@ class SlurmCluster(JobQueueCluster):
         if now is None or not (start := _starts_after(now, left_s / 2)):
             return
         self.report(
-            "Scalescope cancels all jobs and submits them again, to start together: the started ones would wait too "
+            "Scalescope cancels all jobs and submits them again, to start together: the started jobs would wait too "
             f"long for the rest. {now.words}"
         )
         self._given_back, self._watch.asked = True, ASKED

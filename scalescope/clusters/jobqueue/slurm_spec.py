@@ -158,8 +158,8 @@ class SlurmSpec(JobQueueSpec):
             raise JobsEnded(
                 f"{workers} workers can never run at the same time: there is room for {most}",
                 where=f"partition {self.partition}" if self.partition else "the default partition",
-                cause=f"its nodes hold {held}, even when nobody else is there",
-                next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows its nodes",
+                cause=f"the partition's nodes hold at most {held}, even without other jobs",
+                next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows the nodes",
                 category="no-room",
             )
         return capacity

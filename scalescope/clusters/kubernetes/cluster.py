@@ -102,7 +102,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._record = PodRecord(api, self.label)
         try:
             for each in reaping.reap_here((self.kind,), Owner.current()):  # clusters left by an earlier `close`
-                self.report(f"{each.label}, of an earlier trial: {each.fate} ({each.words})")
+                self.report(f"cluster {each.label} of an earlier trial: {each.fate} ({each.words})")
                 if each.fate is Fate.REMOVED:
                     self.removed.add(each.label)
             preflight.check(api, spec, self.label)
@@ -155,7 +155,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             return f"{self.label} is deleted; Kubernetes keeps {', '.join(left)} until the node is back or removed{now}"
         why = "; ".join(" ".join(each.split()) for each in left)  # errors on one line each
         return (
-            f"{self.label} could not be removed: the operator will do so once it has been idle for "
+            f"{self.label} could not be removed: the operator will remove this cluster once it has been idle for "
             f"{self.spec.idle_timeout_s} s; to remove it now, run `scalescope reap` with valid credentials: {why}"
         )
 

@@ -77,11 +77,12 @@ def _judge(api: Api, lease: Lease, cluster: Raw | None, dry_run: bool) -> Reaped
     if until is None:
         idle_s = cluster["spec"].get("idleTimeout", 0)
         words = f"the cluster has no lease; the operator removes it once it has been idle for {idle_s} s"
-        return reaping.elsewhere(lease, words, f"if nobody uses it: `kubectl delete daskcluster {lease.label}`")
+        command = f"kubectl delete daskcluster {lease.label} -n {api.namespace}"
+        return reaping.elsewhere(lease, words, f"if nobody uses it: `{command}`")
     now = datetime.fromtimestamp(api.now(), UTC)
     owner = cluster["metadata"]["annotations"].get(OWNER, "unknown")
     if now <= until:
-        words = f"its owner, {owner}, renewed its lease, which holds {(until - now).seconds} s more"
+        words = f"its owner, {owner}, renewed its lease, which is valid for {(until - now).seconds} s more"
         return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
     words = f"its lease ended at {until:%Y-%m-%d %H:%M:%S} UTC and was not renewed; its owner was {owner}"
     try:

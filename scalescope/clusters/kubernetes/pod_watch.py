@@ -149,7 +149,10 @@ class PodWatch:
         if not self.problems:
             why = "the operator has not made all pods yet"
             if self._pods:
-                why = f"Dask does not know all pods yet{self._told_by_log(now, hosts)}"
+                missing = "its pod is not ready yet"
+                if self._component != "scheduler":
+                    missing = "not all pods have registered with the scheduler yet"
+                why = f"{missing}{self._told_by_log(now, hosts)}"
             return f"{self._missing(expected, arrived)}; {why}"
         first = self.problems[0]
         limit_s, name = limits[first.outlook]
@@ -302,7 +305,7 @@ class PodWatch:
         words = operator_failure([self._api.cluster(self._label) or {}, *self._api.groups(self._label)])
         is_late = is_empty and waited_s > (OPERATOR_S + RETRY_S if words else OPERATOR_S)
         if _REFUSED.search(words) or (words and is_late):
-            what = f"the Dask operator cannot make the parts of {self._label}"
+            what = f"the Dask operator cannot create the objects of {self._label}"
             raise refusal(what, self._where, "FailedCreate", words, detail=f"the operator says {words}")
         operators = self._api.operators() if is_empty and not words else []
         if is_late or is_switched_off(operators):

@@ -30,8 +30,8 @@ def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
     server = str(lease.details.get("server", ""))
     with _connect(lease.details) as api:
         if api.server != server:
-            words = f"{words}; its pods are in the Kubernetes at {server}, but the current context is {api.server}"
-            return reaping.elsewhere(lease, words, f"run `scalescope reap` with a context of {server}")
+            words = f"{words}; its pods are in the Kubernetes at {server}, but the current context is for {api.server}"
+            return reaping.elsewhere(lease, words, f"run `scalescope reap` with a context for {server}")
         return reap_cluster(api, lease, words, dry_run)
 
 
@@ -59,7 +59,7 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
                     seen.add(here)
                     results += reap_namespace(api, found, dry_run)
         except ClusterError as error:
-            what = "clusters of other hosts could not be looked for"
+            what = "could not look for clusters of other hosts"
             words = ": ".join(filter(None, (what, error.what, error.cause)))
             label = error.where or asked[0]
             results.append(Reaped(label, KubernetesSpec.kind, Fate.ELSEWHERE, (), words, error.next_step))

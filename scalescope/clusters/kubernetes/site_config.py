@@ -25,15 +25,15 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "resources.requests.nvidia.com/gpu": ("gpus",),
 }
 _REACHED = "Scalescope reaches the scheduler through the API server, or inside Kubernetes directly"
-_DESCRIBED = "the fields of the cluster describe its pods"
+_DESCRIBED = "the fields of `cluster` describe the pods"
 LEFT_OUT: Mapping[str, str] = {
-    "name": "clusters have the label of their lease as their name",
-    "count": "a point says how many workers there are",
+    "name": "Scalescope names each cluster itself",
+    "count": "the axis workers sets the number of workers",
     "worker-command": "Scalescope starts the workers itself; with cluster.cuda as `dask cuda worker`",
     "custom-cluster-spec": _DESCRIBED,
     **dict.fromkeys(("worker-template", "worker-template-path", "scheduler-template"), _DESCRIBED),
     **dict.fromkeys(("scheduler-service-type", "scheduler-forward-port", "port-forward-cluster-ip"), _REACHED),
-    **dict.fromkeys(("create-mode", "shutdown-on-close"), "each run makes its clusters, and removes them"),
+    **dict.fromkeys(("create-mode", "shutdown-on-close"), "each run creates and removes its clusters"),
     "resource-timeout": "queue_timeout_s and start_timeout_s say how long pods may take",
     "controller": "only the operator reads it",
 }

@@ -118,15 +118,20 @@ class KubernetesSpec(ClusterSpec):
     shm_mb: Annotated[
         int,
         Parameter(
-            "Size of a worker's /dev/shm in MiB; 0: the runtime's 64.", title="Shared memory per worker, MiB", minimum=0
+            "Size of a worker's /dev/shm in MiB; 0: the runtime's default, usually 64.",
+            title="Shared memory per worker, MiB",
+            minimum=0,
         ),
     ] = 0
     node_selector: Annotated[
-        tuple[str, ...], _LABELS("Labels of the nodes for workers, as KEY=VALUE; clouds label spot nodes.")
+        tuple[str, ...],
+        _LABELS("Labels of the nodes for workers, as KEY=VALUE, such as a cloud's label of spot nodes."),
     ] = ()
     tolerations: Annotated[
         tuple[str, ...],
-        _TOLERATIONS("Taints that workers tolerate, as KEY=VALUE:EFFECT; with GPUs nvidia.com/gpu too."),
+        _TOLERATIONS(
+            "Taints that workers tolerate, as KEY=VALUE:EFFECT; workers with GPUs also tolerate nvidia.com/gpu."
+        ),
     ] = ()
     spread: Annotated[
         Literal["", "node", "zone"],
@@ -137,7 +142,10 @@ class KubernetesSpec(ClusterSpec):
         int, Parameter("Memory of the scheduler in MiB.", title="Memory of the scheduler, MiB", minimum=64)
     ] = 2048
     scheduler_node_selector: Annotated[
-        tuple[str, ...], _LABELS("Labels of the nodes for the scheduler, which needs neither GPUs nor spot nodes.")
+        tuple[str, ...],
+        _LABELS(
+            "Labels of the nodes for the scheduler, as KEY=VALUE. The scheduler needs neither GPUs nor spot nodes."
+        ),
     ] = ()
     scheduler_tolerations: Annotated[tuple[str, ...], _TOLERATIONS("Taints that the scheduler tolerates.")] = ()
     priority_class: Annotated[str, _NAME("Priority class of all pods.")] = ""
@@ -207,7 +215,7 @@ class KubernetesSpec(ClusterSpec):
     ] = 0.0
     start_timeout_s: Annotated[
         float,
-        Parameter("Seconds within which pods that have a node must have pulled the image and arrived.", minimum=1),
+        Parameter("Seconds within which pods that have a node must pull the image and register.", minimum=1),
     ] = 180.0
 
     def __post_init__(self) -> None:

@@ -86,7 +86,7 @@ class LightCluster(Cluster[LightSpec]):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "layout": f"few processes of many workers; loopback, {process_guard.words()}",
+            "layout": f"a few processes that the workers share; loopback, {process_guard.words()}",
             "host_processes": len(self._hosts),
             "limit": self._limit.to_mapping() if self._limit else None,
             "emulation": self._limit.sentence(self._workers) if self._limit else "not measured",

@@ -105,7 +105,7 @@ class LocalCluster(Cluster[LocalSpec]):
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
             except Exception as error:  # noqa: BLE001 - a cluster half started or half dead: `_kill` ends it
-                logging.getLogger(__name__).warning("the local cluster did not close in order: %r", error)
+                logging.getLogger(__name__).warning("the local cluster did not close cleanly: %r", error)
                 self._remember_processes(cluster)
         _kill(self._processes.values())
         self._processes.clear()
@@ -176,7 +176,7 @@ class LocalCluster(Cluster[LocalSpec]):
         absent = [str(name) for name in cluster.worker_spec if name not in present]
         timed_out = isinstance(error, TimeoutError)
         reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]
-        reasons += self._log.lines or (["their processes started, but did not register in time"] if timed_out else [])
+        reasons += self._log.lines or (["the missing workers did not start or register in time"] if timed_out else [])
         return WorkersMissing(
             f"{len(present)} of {self._workers} local workers registered"
             + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),

@@ -38,8 +38,8 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 timeout_s,
                 where=self._where(),
                 cause="Scalescope did not start these workers, so it does not add or close any",
-                next_step=f"set the axis workers to [{len(self._present)}], or scale the cluster yourself before each "
-                "run",
+                next_step=f"set the axis workers to [{len(self._present)}] and threads_per_worker to their threads, "
+                "or scale the cluster yourself before each run",
             )
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         }
 
     def _not_open(self) -> ClusterError:
-        return ClusterError("not connected to the scheduler", next_step="call `open`, again after a `close`")
+        return ClusterError("not connected to the scheduler", next_step="call `open`, also after each `close`")
 
     def connect(self) -> distributed.Client:
         spec = self.spec

@@ -16,7 +16,7 @@ from scalescope.model.parameters import Parameter
 
 _TASK_COST = Parameter(
     "Cost of a task in addition to its sleep. auto: none for workloads that model their compute by sleeping, measured "
-    "CPU time for all others. none: none. cpu: measured CPU time. recorded: the given durations."
+    "CPU time for all others. none: no further cost. cpu: measured CPU time. recorded: `durations`."
 )
 _SCHEDULER_US = Parameter(
     "Scheduler CPU per task transition, in microseconds. If empty, this host's calibration (`scalescope calibrate`), "
@@ -44,7 +44,7 @@ _PACKING = Parameter(
     maximum=10_000,
 )
 _MESSAGE = Parameter(
-    "Milliseconds that each transfer adds on a worker's event loop, one at a time; `scalescope predict` fits this.",
+    "Milliseconds that each transfer occupies a worker's event loop, one at a time; `scalescope predict` fits this.",
     title="Event loop per transfer, ms",
     minimum=0,
     maximum=60_000,

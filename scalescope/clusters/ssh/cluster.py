@@ -106,7 +106,7 @@ class SshCluster(ObservedCluster[SshSpec]):
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
             except Exception as error:  # noqa: BLE001 - the processes end with their connections
-                _logger.warning("the ssh cluster did not close in order: %r", error)
+                _logger.warning("the ssh cluster did not close cleanly: %r", error)
         self._log.detach()
 
     def facts(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         return ClusterError(
             what,
             where=where,
-            cause=root_cause(error) + (f"; its last output:{said}" if said else ""),
+            cause=root_cause(error) + (f"; the last output over SSH:{said}" if said else ""),
             next_step=f"run `ssh {login} {self._python()} -m distributed.cli.dask_spec --version` until it works "
             "without a prompt",
         )

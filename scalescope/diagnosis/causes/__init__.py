@@ -88,7 +88,9 @@ def _row(name: str, reference: str, found: object) -> Cause[Any]:
         try:
             return looks(looked)
         except Exception as error:  # noqa: BLE001 - the code of others must not cost the findings of our own
-            _logger.warning("the cause %s (%s) cannot judge: %s: %s", name, reference, type(error).__name__, error)
+            _logger.warning(
+                "skipped the cause %s (%s), whose check failed: %s: %s", name, reference, type(error).__name__, error
+            )
             return None
 
     found.find = find

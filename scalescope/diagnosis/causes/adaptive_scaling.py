@@ -26,13 +26,14 @@ ADAPTIVE_SCALING = TrialCause(
     needs="The cluster is adaptive, or workers left by request and others came after them. For at least 10 % of the "
     "worker time, tasks waited for threads of workers that had been retired or were not there yet. Or an adaptive "
     "cluster never grew to its `maximum`, while enough tasks for that many workers waited.",
-    ruled_out_by="Workers that nobody needed while they were away. Workers that died (worker-died), or left by request "
-    "and were not replaced (workers-missing). A cluster that is not adaptive (late-workers).",
-    remedy="Keep the workers: `cluster.adapt(minimum=N)` or `cluster.scale(N)`; or retire them later (`wait_count=`)",
+    ruled_out_by="Workers that nobody needed while they were away (scaled-down). Workers that died (worker-died), or "
+    "left by request and were not replaced (workers-missing). A cluster that is not adaptive (late-workers).",
+    remedy="Keep the workers: `cluster.adapt(minimum=N)` or `cluster.scale(N)`; or retire them later "
+    "(`cluster.adapt(wait_count=N)`)",
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     rules_out=("late-workers", "workers-missing", "data-locality"),
-    premise="The cluster had these workers at another time, so it can have them again.",
+    premise="The cluster had these workers at another time, or its `maximum` allows them.",
 )
 
 
@@ -67,10 +68,10 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
         "worker time was lost.",
         _remedy(observation, adaptive, left, begin),
         Evidence("workers retired", len(left), "table workers, events remove-worker"),
-        Evidence("workers that came after the first task was known", len(came), "table workers"),
+        Evidence("workers that joined after the first task reached the scheduler", len(came), "table workers"),
         Evidence("times that workers came back", rounds, "table workers"),
         Evidence("bytes on the workers that were retired", int(held), "memory"),
-        Evidence("thread-seconds missing while tasks waited", round(lost_s, 3), "tables workers and tasks"),
+        Evidence("thread-seconds of absent workers while tasks waited", round(lost_s, 3), "tables workers and tasks"),
         confidence=0.9,
     )
 
@@ -90,9 +91,12 @@ def _kept_small(observation: Observation, adaptive: Mapping[str, Any]) -> Findin
         observation,
         saved_s * observation.threads,
         f"The adaptive cluster may have {plural(most, 'worker')} but never had more than {workers:,}, while enough "
-        f"tasks for all of them waited for {words.duration(enough_s)}: Dask starts only as many workers as it needs to "
+        f"tasks for {most:,} waited for {words.duration(enough_s)}: Dask starts only as many workers as it needs to "
         f"end the work within `target_duration`{target}.",
-        Remedy(f"use `cluster.scale({most})`, `minimum={most}`, or a shorter `target_duration=`", saved_s=saved_s),
+        Remedy(
+            f"use `cluster.scale({most})`, or `cluster.adapt` with `minimum={most}` or a shorter `target_duration=`",
+            saved_s=saved_s,
+        ),
         Evidence("most workers allowed (`maximum`)", most, "facts of the cluster"),
         Evidence("seconds in which tasks for all allowed workers waited", round(enough_s, 3), "tables workers, tasks"),
         confidence=0.85,
@@ -105,7 +109,7 @@ SCALED_DOWN = TrialCause(
     needs="The cluster is adaptive, or workers left by request. For at least 10 % of the worker time, some of the "
     "cluster's workers were absent, and no task waited for their threads.",
     ruled_out_by="Tasks that waited meanwhile (adaptive-scaling, workers-missing). Workers that died (worker-died).",
-    remedy="None is needed: an adaptive cluster is meant to do this",
+    remedy="Nothing: an adaptive cluster is meant to do this",
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     predicts=False,
@@ -130,7 +134,7 @@ def scaled_down(observation: Observation) -> Finding | None:
         f"For {percent(share)} of the worker time, workers were away while no task waited for them: nothing was lost.",
         "nothing has to be done",
         Evidence("workers retired", len(_retired(observation)), "table workers, events remove-worker"),
-        Evidence("thread-seconds of absent threads, no task waiting", round(away_s, 3), "tables workers and tasks"),
+        Evidence("thread-seconds of absent workers while no task waited", round(away_s, 3), "tables workers and tasks"),
         confidence=0.9,
         severity=Severity.INFO,
     )
@@ -164,7 +168,7 @@ def _what_happened(left: Floats, came: Floats, begin: float, rounds: int, peak: 
         )
     before = left[left <= begin]
     back = (
-        f" and the last new one came {words.duration(float(came[-1] - begin))} after that"
+        f", and the last new worker joined {words.duration(float(came[-1] - begin))} after it began"
         if len(came) and came[-1] > begin
         else ""
     )
@@ -174,8 +178,8 @@ def _what_happened(left: Floats, came: Floats, begin: float, rounds: int, peak: 
     if len(left):
         return f"{len(left):,} of {plural(peak, 'worker')} were retired while `{stage}` waited"
     return (
-        f"The adaptive cluster had {plural(peak - len(came), 'worker')} when `{stage}` began, and all {peak:,} only "
-        f"{words.duration(float(came[-1]) if len(came) else 0.0)} later"
+        f"The adaptive cluster began with {plural(peak - len(came), 'worker')} and had all {peak:,} only "
+        f"{words.duration(float(came[-1]) if len(came) else 0.0)} after the first task arrived, while `{stage}` waited"
     )
 
 
@@ -190,5 +194,5 @@ def _remedy(observation: Observation, adaptive: Mapping[str, Any], left: Floats,
     interval = adaptive.get("interval")
     if len(left) and interval:
         idle_s = max(begin - float(left[0]), 1.0) + float(adaptive.get("wait_count") or 1) * interval
-        remedy += f"; or retire them later: `wait_count={int(np.ceil(2 * idle_s / interval))}`"
+        remedy += f"; or let `adapt` retire them later: `wait_count={int(np.ceil(2 * idle_s / interval))}`"
     return remedy

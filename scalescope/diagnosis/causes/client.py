@@ -47,7 +47,9 @@ _DATA = ("scatter", "replicate")  # calls of the client that send data
 # Calls of the client that send neither data nor tasks.
 OF_NO_TASK = ("run", "run_on_scheduler", "wait_for_workers", "restart", "register_plugin", "upload_file")
 CALL_MORE = "an actor runs one method at a time: spread the work over more actors, or use tasks instead of the actor"
-WRAP_ONCE = "wrap large arguments without Dask objects once, `data = dask.delayed(data, traverse=False)`; pass `data`"
+WRAP_ONCE = (
+    "wrap large arguments without Dask objects once (`data = dask.delayed(data, traverse=False)`), and pass `data`"
+)
 NAME_META = "pass `meta=`, an empty example of the result (Dask still calls the function if only `dtype=` is given)"
 WORTH_META = 0.2  # least share of worker time for a fault: inferring `meta` takes equally long for any amount of data
 # Least calls while tasks ran, and least share of the calls' seconds then, for `ClientSpending.meanwhile` to be true
@@ -184,7 +186,8 @@ CLIENT_BUSY = TrialCause(
     parts=("client",),
     by_times=True,
     changes=(Term.CLIENT,),
-    in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or call it while tasks run",
+    in_a_flow="submit that function as a task (`name.submit(...)`) instead of calling it in the flow, or call it "
+    "while tasks run",
     excusable=True,
     premise="Samples of the client show which code ran while no task did.",
 )
@@ -212,11 +215,14 @@ def client_busy(observation: Observation) -> Finding | None:
         little = spent.what == META and observation.share_of(spent.lost_s) < WORTH_META
         return replace(finding, severity=Severity.INFO) if little else finding
     if spent := ClientSpending.of(observation, own, without):
-        did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"
+        did, remedy = (
+            "imported modules",
+            "import modules before the measured function is called, or measure with `warmups: 1`",
+        )
         if spent.what == FLOW:
             did, remedy = (
                 "was in Prefect's engine around the flow",
-                "none is needed: this time does not grow with the flow",
+                "nothing has to be done: this time does not grow with the flow",
             )
         found_once = spent.finding(CLIENT_BUSY, observation, did, "", remedy)
         return replace(found_once, severity=Severity.INFO, remedy=remedy)

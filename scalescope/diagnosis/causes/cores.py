@@ -37,11 +37,11 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     needs="The host had no idle core and the trial used 70 % of it (facts host.load), or workers elsewhere used 90 % "
     "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory). Or "
     "libraries have more threads of their own than there are cores (table workers), and these used half of the "
-    "processes' CPU time, on a host without an idle core, which others may use, too.",
+    "processes' CPU time, on a host without an idle core (other processes may help to fill it).",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded), unless thread pools of libraries in tasks fill the host, too.",
-    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. Unless a sweep "
-    "on `local` asked about this host, too few cores limit trust in other causes",
+    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. With too few "
+    "cores, other findings are less certain, except in a sweep of a `local` cluster, which measures this very host",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
     predicts=False,
@@ -254,7 +254,7 @@ HOST_OVERLOADED = TrialCause(
     needs="At most 10 % of the host was idle and other processes used at least 15 %, or the hypervisor took 10 % "
     "(facts host.load). Meanwhile tasks lacked a core (table workers, or else memory), or waited for a thread.",
     ruled_out_by="Idle cores. Tasks that need no core: they sleep, or wait for another service. The processes of the "
-    "trial filled the host (oversubscribed-threads). A virtual clock.",
+    "trial filled the host (oversubscribed-threads). A simulated cluster, whose clock is virtual.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
@@ -287,8 +287,8 @@ def host_overloaded(observation: Observation) -> Finding | None:
     return HOST_OVERLOADED.finding(
         observation,
         lost_s,
-        f"{who} took {percent(here.foreign)} of the {plural(here.cpus, 'core')} of this host and left "
-        f"{percent(here.idle)} idle: do not trust the measured times.",
+        f"{who} took {percent(here.foreign)} of the {plural(here.cpus, 'core')} of this host, and only "
+        f"{percent(here.idle)} was idle: do not trust the measured times.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
         else "stop these processes, or pin them to other cores, and measure again",

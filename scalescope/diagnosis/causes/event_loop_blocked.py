@@ -59,17 +59,18 @@ EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
     needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
-    "(table lag, or late samples of workers in table memory). Or coroutine functions (`async def`) as tasks kept event "
-    "loops for a tenth of the worker time without awaiting (table inside). If scheduler and workers share a process in "
-    "which tasks ran meanwhile, the finding is gil-bound, because the two look alike there.",
-    ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
+    "(table lag, or late samples of workers in table memory). Or tasks that are coroutine functions (`async def`) kept "
+    "event loops for a tenth of the worker time without awaiting (table inside). If scheduler and workers share a "
+    "process in which tasks ran meanwhile, the finding is gil-bound, because the two look alike there.",
+    ruled_out_by="No task waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
     "being unpacked (serialisation-bound), or results written to disk (memory-spill). On a host that other processes "
-    "fill, stalls below 0.5 s; longer ones are information, unless samples show a blocking call or collections.",
+    "fill, stalls below 0.5 s; longer ones are information, unless `client.run_on_scheduler` or garbage collection "
+    "explains them.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
     rules_out=("undersubscribed-threads", "uneven-waves"),
-    premise="The loop stood still, and samples of its thread show where.",
+    premise="An event loop was blocked, and idle threads could not begin tasks meanwhile.",
 )
 
 
@@ -110,8 +111,8 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     finding = EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
-        f"{who} was stalled {plural(count, 'time')}, up to {words.duration(longest)}, while tasks waited and threads "
-        f"were idle: {percent(share)} of the worker time.{why}",
+        f"{who} was stalled {plural(count, 'time')}, for up to {words.duration(longest)}, while tasks waited and "
+        f"threads were idle: {percent(share)} of the worker time.{why}",
         remedy,
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         *([Evidence("seconds of full collections in stalls", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
@@ -153,12 +154,12 @@ def _coroutines(observation: Observation) -> Finding | None:
         observation,
         idle_s if share >= NOTEWORTHY else 0.0,
         f"`{spent.prefix}` is a coroutine function (`async def`): it runs on the event loop of its worker{call} blocks "
-        f"the loop for {percent(spent.share)} of its time, in which it awaits nothing. The worker then runs one such "
-        f"task at a time, however many threads it has, and answers neither scheduler nor workers{cost}.",
+        f"the loop, without awaiting, for {percent(spent.share)} of its time. The worker then runs one such task at a "
+        f"time, however many threads it has, and answers neither the scheduler nor other workers{cost}.",
         Remedy(remedy, saved_s=0.0) if computing or share < NOTEWORTHY else remedy,
         Evidence("seconds in which coroutine tasks kept an event loop", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of the prefix's tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
-        Evidence("thread-seconds idle behind blocked loops", round(idle_s, 3), "worker time `not_assigned`"),
+        Evidence("thread-seconds idle while event loops were blocked", round(idle_s, 3), "worker time `not_assigned`"),
         confidence=0.9,
         severity=severity_of(share) if share >= NOTEWORTHY else Severity.LOW,
         link=COROUTINES_LINK,
@@ -200,7 +201,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
     return GIL_BOUND.finding(
         observation,
         lost_s,
-        f"Scheduler and workers share one process, whose event loop was stalled {plural(count, 'time')}, up to "
+        f"Scheduler and workers share one process, whose event loop was stalled {plural(count, 'time')}, for up to "
         f"{words.duration(longest)}, while tasks (`{prefix}`) ran and others waited: "
         f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
         "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",

@@ -12,7 +12,7 @@ from scalescope.model.partition_calls import NPARTITIONS
 from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, WORKERS, ZERO_LENGTH
 from scalescope.model.words import number, percent, plural
 
-EMPTY = f"{DEFAULT_CLUSTER}, tasks of no length"
+EMPTY = f"{DEFAULT_CLUSTER}, tasks of zero length"
 # Simulated time / real time: from `NEARLY_ALL`, the simulation explains the time; up to `TOO_LITTLE`, it does not.
 NEARLY_ALL, TOO_LITTLE = 0.85, 0.6
 HARDLY = 1.1  # largest ratio of two times that count as equal
@@ -97,12 +97,12 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
             if times >= NEARLY_ALL
             else "the rest goes to the tasks, and to threads that are idle while others run tasks"
         )
-        return f"with tasks of no length the run took {took} s, {percent(times)} of the time: {why}"
+        return f"with tasks of zero length the run took {took} s, {percent(times)} of the time: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
             why = "graph, client, scheduler and links of usual speed explain the time, and the machine does not"
         elif times <= TOO_LITTLE:
-            why = f"{percent(1 - times)} goes to what it leaves out: slow links, memory limits, the interpreter lock"
+            why = f"{percent(1 - times)} goes to what is not simulated: slow links, memory limits, the interpreter lock"
         else:
             why = f"{percent(1 - times)} goes to the machine (links, memory, locks), the rest to graph and client"
         return f"the simulated cluster took {took} s, so {why}"

@@ -126,21 +126,21 @@ def _by(worker: Ints, weight: Floats, count: int) -> Floats:
 
 GIL_BOUND = TrialCause(
     code="gil-bound",
-    title="Threads wait for the interpreter",
+    title="Threads wait for the interpreter lock",
     needs="On workers with two or more threads, at least 1.5 tasks ran at once but used 0.75 to 1.25 cores (table "
     "memory; for one worker in a short trial, facts host.load). Or for a fifth of the busy time, their threads neither "
     "ran nor wanted a core, although no call was waiting (table inside). In both cases, every third task reached its "
-    "thread 5 ms late: Python lets another thread keep the lock so long.",
+    "thread at least 5 ms late: Python lets another thread keep the lock for that long.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
-    "get their next task within a millisecond. A host without an idle core could not give a task more. Workers that "
-    "share a process are told apart only if scheduler and client are in it, too. More than half of the busy time was "
-    "in Prefect (prefect-overhead).",
+    "get their next task within a millisecond. A host without an idle core could not give a task more. Several "
+    "workers in one process are recognised only if the scheduler and the client run in it, too. More than half of the "
+    "busy time was in Prefect (prefect-overhead).",
     remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     premise="Tasks of one process computed one at a time, although other cores were idle.",
-    told_by="the same trial with `threads_per_worker=1` and as many workers",
+    told_by="the same trial with `threads_per_worker=1` and as many workers as there are threads now",
 )
 
 

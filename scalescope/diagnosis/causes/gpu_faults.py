@@ -39,7 +39,7 @@ GPU_MISSING = TrialCause(
     rules_out=("slow-worker", "retried-tasks", "skewed-tasks", "straggler"),
     without_attempts=True,
     precedence=10,
-    premise="Some tasks ran on workers without a GPU, others on workers with one.",
+    premise="Tasks that use a GPU ran on workers that have none, or see none.",
 )
 _PLACE = (
     "start GPU workers with `--resources GPU=1` and make GPU tasks under `dask.annotate(resources={'GPU': 1})`, or "

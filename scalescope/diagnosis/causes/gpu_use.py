@@ -27,7 +27,7 @@ GPU_STARVED = TrialCause(
     "and their threads spent at least 10 % of the worker time on something else meanwhile (table gpu).",
     ruled_out_by="Tasks that never use the GPU (gpu-unused). A GPU that is idle because its worker has no task: the "
     "other parts of worker time say why.",
-    remedy="Load ahead in other threads or processes, keep data on the GPU, or let more tasks at a time feed it",
+    remedy="Load data ahead in other threads or processes, keep data on the GPU, or let more tasks at a time feed it",
     link="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
@@ -61,7 +61,7 @@ def gpu_starved(observation: Observation) -> Finding | None:
     more = (
         f"let {wanted} tasks at a time feed each GPU instead of {number(now, 2)}: `{THREADS}={threads}`"
         if wanted <= MOST
-        else f"let more tasks at a time feed each GPU (`{THREADS}`): to keep it busy takes {wanted}"
+        else f"let more tasks at a time feed each GPU (`{THREADS}`): to keep it busy takes {wanted} tasks"
     )
     helps = part in ("loading", "waiting") and wanted <= MOST
     return GPU_STARVED.finding(
@@ -139,7 +139,7 @@ def gpu_contended(observation: Observation) -> Finding | None:
 
 GPU_UNUSED = TrialCause(
     code="gpu-unused",
-    title="Tasks without a GPU hold GPU workers",
+    title="CPU tasks occupy GPU workers",
     needs="At least 10 % of the worker time passed on workers with a GPU in tasks that do not use it, while other "
     "tasks of the trial use theirs, or the cluster was asked for GPUs (table gpu).",
     ruled_out_by="A host that happens to have a GPU which the workload never uses.",
@@ -175,7 +175,7 @@ def gpu_unused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"Workers with a GPU{names_of_cards(observation)} spent {percent(share)} of the worker time on tasks that do "
-        f"not use it, such as `{longest}`" + ("." if using else ", and on no others: the GPUs were not used."),
+        f"not use it, such as `{longest}`" + ("." if using else "; no task used a GPU."),
         remedy,
         Evidence("thread-seconds of tasks that use no GPU", round(lost_s, 3), "table gpu"),
         Evidence("prefixes that use the GPU", ", ".join(sorted(using)) or "none", "table gpu"),

@@ -78,7 +78,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         return None
     worst, metrics = found[0]
     path_s, span_s = max(metrics.path_s or 0.0, metrics.span_s), metrics.span_s
-    busy, why, fewer = metrics.parallelism, " (T1/T∞).", ""
+    busy, why, fewer = metrics.parallelism, " (total task time / longest chain of tasks).", ""
     if path_s > MUCH_BETWEEN * span_s:
         busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks, so that less time passes between them"
         why = (
@@ -93,7 +93,7 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         f"combine them pairwise, in a tree{fewer}; or ask for about {max(1, math.ceil(busy)):,} threads",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
-        Evidence("longest path with fetching inputs and handing over, s", path_s, "tables tasks and dependencies"),
+        Evidence("longest path with fetching and handing over, s", path_s, "tables tasks and dependencies"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
         confidence=0.9,
         points=points_of(found),

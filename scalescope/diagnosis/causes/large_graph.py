@@ -117,9 +117,11 @@ def large_graph(observation: Observation) -> Finding | None:
         Evidence("tasks of the graph", tasks, "table graphs"),
         Evidence("seconds to read the graph", round(longest_s, 3), "table graphs"),
         Evidence("large graphs", int(which.sum()), "table graphs"),
-        Evidence("thread-seconds while graphs were under way", round(under_way_s, 3), "tables client and tasks"),
+        Evidence("thread-seconds idle while the client sent graphs", round(under_way_s, 3), "tables client and tasks"),
         Evidence(
-            "thread-seconds of reading before the first task", round(lost_s - within_s - under_way_s, 3), "table graphs"
+            "thread-seconds to read graphs before the first task",
+            round(lost_s - within_s - under_way_s, 3),
+            "table graphs",
         ),
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,

@@ -15,7 +15,7 @@ RUN = "client.run"
 # Text and remedy for each way to compute without tasks on the cluster
 SAID = {
     LOCAL: (
-        "`compute` at {where} ran one of Dask's own schedulers in the process of the client",
+        "`compute` at {where} ran one of Dask's local schedulers in the process of the client",
         "remove `scheduler=` from that call (or from `dask.config`): Dask then computes on the cluster",
     ),
     JOBLIB: (
@@ -33,17 +33,17 @@ SAID = {
 LOCAL_SCHEDULER = TrialCause(
     code="local-scheduler",
     title="Dask computes without the cluster",
-    needs="For at least 10 % of the worker time, and 0.1 s, one of Dask's own schedulers (`threads`, `processes` or "
+    needs="For at least 10 % of the worker time, and 0.1 s, one of Dask's local schedulers (`threads`, `processes` or "
     "`sync`) computed in the client's process, or joblib with another backend than Dask's, while the cluster had no "
     "task. Or there was no task at all, and `client.run` did the work.",
-    ruled_out_by="Code of the client's own (client-busy). Tasks that ran on the cluster meanwhile.",
+    ruled_out_by="Other code of the client (client-busy). Tasks that ran on the cluster meanwhile.",
     remedy="Compute on the cluster: remove `scheduler=`",
     link="https://docs.dask.org/en/stable/scheduling.html#configuration",
     parts=("client",),
     predicts=False,
     rules_out=("nothing-measured",),
     without_attempts=True,
-    premise="Samples show Dask's own scheduler: the cluster was there, and had nothing to do.",
+    premise="Samples show work outside the cluster, while the cluster had nothing to do.",
 )
 
 

@@ -12,8 +12,8 @@ from scalescope.model.words import percent
 FROM_ARRAY = "dask.array.core.getter"  # frame that reads a chunk of the source of `from_array`
 # Remedies by `FROM_ARRAY`, or by the last name of the call that waits.
 REMEDIES = {
-    "flock": "use a lock file for each thing to guard, or let each task write a file of its own",
-    "lockf": "use a lock file for each thing to guard, or let each task write a file of its own",
+    "flock": "use one lock file per guarded resource, or let each task write a file of its own",
+    "lockf": "use one lock file per guarded resource, or let each task write a file of its own",
     "execute": "keep transactions short (compute first, then write and commit), write in one task at the end, or use a "
     "database that takes several writers",
     "commit": "write in one task at the end, or use a database that takes several writers",
@@ -34,11 +34,11 @@ TURNS = (
 LOCK_BOUND = TrialCause(
     code="lock-bound",
     title="Tasks wait for one lock",
-    needs="For at least 10 % of the worker time, threads of tasks were off the cores (table inside) in one of these: a "
+    needs="For at least 10 % of the worker time, threads of tasks did not run (table inside) during one of these: a "
     "call that takes a lock (`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken); a call of a "
     "database or a pool, by tasks that ran at once and never ended together; or any other call that waits, if the "
     "shortest task also took far less time than most, as if no other task was ahead in a queue.",
-    ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
+    ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate limit "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
     remedy="Hold the lock for a shorter time, or use several locks: more threads would only wait, too",
     link="https://docs.python.org/3/library/threading.html#lock-objects",

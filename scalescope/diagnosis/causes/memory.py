@@ -50,7 +50,7 @@ MEMORY_SPILL = TrialCause(
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill", "not_assigned", "transfer"),
-    premise="Each option (limit, workers, threads) has a premise of its own.",
+    premise="A finding names only those options (limit, workers, threads) that can help there.",
 )
 
 
@@ -169,9 +169,17 @@ def _keep_less(observation: Observation) -> str:
 
 def _where(disk: Spilling, paused_s: float) -> tuple[Evidence, ...]:
     found = (
-        ("disk seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
-        ("disk seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
-        ("disk seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
+        ("seconds on disk for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
+        (
+            "seconds on disk in event loops, for lack of memory",
+            disk.watch_s,
+            "table fine_metrics, context memory-monitor",
+        ),
+        (
+            "seconds on disk in event loops, for other workers",
+            disk.others_s,
+            "table fine_metrics, get-data and gather-dep",
+        ),
         ("thread-seconds paused while tasks waited", paused_s, "events worker-status-change"),
     )
     amounts = (("bytes written", disk.written), ("bytes read back", disk.read))
@@ -225,7 +233,7 @@ MEMORY_PAUSED = TrialCause(
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused", "not_assigned"),
     without_attempts=True,
-    premise="Each option (limit, workers, threads) has a premise of its own.",
+    premise="A finding names only those options (limit, workers, threads) that can help there.",
 )
 
 
@@ -257,8 +265,8 @@ def memory_paused(observation: Observation) -> Finding | None:
     text = f"{percent(share)} of the worker time was lost while {who} took no new tasks {why}{held}"
     if after_s >= MOSTLY * lost_s:
         text = (
-            f"{who} took no new tasks for {words.duration(length)} {why}, and had nothing to do afterwards, while "
-            f"tasks waited for other workers: {percent(share)} of the worker time{held}"
+            f"{who} took no new tasks for {words.duration(length)} in all {why}, and had nothing to do afterwards, "
+            f"while tasks waited for other workers: {percent(share)} of the worker time{held}"
         )
     what = held_results(observation)
     return MEMORY_PAUSED.finding(

@@ -95,7 +95,7 @@ MOSTLY = 0.5  # share of the idle worker time that known causes must explain; if
 
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
-    title="Idle, and nothing shows why",
+    title="Workers idle, and nothing shows why",
     needs="At least 30 % of the worker time was not busy (not counting time in which the script waited for another "
     "cluster). The structure of the graph does not show why, and other findings explain less than half of it.",
     ruled_out_by="Any other cause that explains most of it.",

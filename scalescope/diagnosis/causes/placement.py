@@ -17,8 +17,8 @@ from scalescope.model.words import percent, plural
 LATE_WORKERS = TrialCause(
     code="late-workers",
     title="Workers joined after the work began",
-    needs="Workers joined after the first task was known. Tasks waited for a thread before these workers came, or "
-    "waited on other workers while the new ones were idle.",
+    needs="Workers joined after the first task reached the scheduler. Tasks waited for a thread before these workers "
+    "came, or waited on other workers while the new ones were idle.",
     ruled_out_by="Workers that replaced others (worker-died). Too few tasks to use the late workers. Restricted tasks, "
     "which may not move (worker-restriction).",
     remedy="Call `client.wait_for_workers(n)` before the first task is sent",
@@ -42,21 +42,23 @@ def late_workers(observation: Observation) -> Finding | None:
     return LATE_WORKERS.finding(
         observation,
         lost_s,
-        f"{plural(len(names), 'worker')} joined up to {words.duration(float(joined.max()))} after the first task was "
-        f"known{little}, while tasks waited on the others: {percent(share)} of the worker time was lost as a result.",
+        f"{plural(len(names), 'worker')} joined up to {words.duration(float(joined.max()))} after the first task "
+        f"reached the scheduler{little}, while tasks waited on the others: {percent(share)} of the worker time was "
+        "lost as a result.",
         Remedy(
             f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
             + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
             saved_s=placed_anywhere_saves_s(observation),
             premise=_worth_waiting(float(joined.max())),
             otherwise=Remedy(
-                f"start {plural(len(names), 'worker')} before the script: to wait inside it costs more than it saves",
+                f"start {plural(len(names), 'worker')} before the script: waiting for them inside the script costs "
+                "more than it saves",
                 saved_s=placed_anywhere_saves_s(observation),
             ),
         ),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
         Evidence("seconds until the last late worker joined", round(float(joined.max()), 3), "table workers"),
-        Evidence("thread-seconds before late workers came", round(late.missing_s, 3), "tables workers, tasks"),
+        Evidence("thread-seconds missing until late workers joined", round(late.missing_s, 3), "tables workers, tasks"),
         Evidence("thread-seconds idle on late workers, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
     )
@@ -126,7 +128,8 @@ def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tupl
         )
     if local.recorded and local.source != SCATTERED:
         spread = (
-            "make more and smaller inputs, so that more workers hold some: moving these takes longer than the tasks"
+            "make more and smaller inputs, so that more workers hold some: moving the present ones takes longer than "
+            "the tasks"
         )
         return (
             "which hold their inputs",

@@ -150,7 +150,7 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
         lost_s,
         f"The first tasks on {plural(workers, 'worker')} took {words.duration(lost_s / workers)} per worker longer "
         f"than later tasks, since each process imports Prefect first: {percent(share)} of the worker time.",
-        "none is needed: this time does not grow with the flow",
+        "nothing has to be done: this time does not grow with the flow",
         Evidence("extra thread-seconds of first tasks", round(lost_s, 3), "table tasks"),
         confidence=0.8,
     )

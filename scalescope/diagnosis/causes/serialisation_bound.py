@@ -39,11 +39,11 @@ SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
     needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Or, if distributed does "
-    "not report that part, a graph with data was sent (100 kB more than 200 bytes a task, at least 1 kB a task, and at "
+    "not report that part, a graph carried data (100 kB more than 200 bytes a task, at least 1 kB a task, and at "
     "least 10 kB a task or 1 MB in all; or data that all calls share), and threads were idle while the client packed "
     "calls of 100 kB each, or for 20 ms per task from hand-over to start.",
-    ruled_out_by="Only the first tasks of each worker were slow: they import modules, which is reported as low. A "
-    "light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
+    ruled_out_by="Only the first tasks of each worker were slow: they import modules, which is reported with low "
+    "severity. A light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
@@ -151,7 +151,7 @@ def _first_tasks(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{percent(share)} of the worker time passed before the first task of each thread began, "
-        f"{words.duration(each)} after it reached its worker; later ones began at once: workers first import modules.",
+        f"{words.duration(each)} after it reached its worker; later tasks began at once: workers first import modules.",
         PRELOAD,
         Evidence("thread-seconds from hand-over to start of first tasks", round(once_s, 3), "table tasks"),
         Evidence("seconds to hand over the first task of a thread", round(each, 4), "table tasks, assigned to start"),

@@ -28,10 +28,11 @@ COMPUTES = 0.5  # least cores used per running task, for CPU seconds to show how
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
-    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, beyond the spread of "
-    "durations and clearly so for three quarters, in two batches or in three tasks after the worker's first. At "
-    "most a third of the workers are as slow. If the host has other workers, a lack of cores must explain it (table "
-    "workers), or tasks of two functions must be slow; else CPU seconds may show it (table memory).",
+    needs="The median task of a worker took at least 1.5 times as long as others of the same groups, more than chance "
+    "explains, and three quarters of its tasks took 1.2 times as long. These were in two batches, or at least three "
+    "came after the first on that worker. At most a third of the workers are as slow. If the host has other workers, a "
+    "lack of cores must explain it (table workers), or tasks of two functions must be slow; else CPU seconds may show "
+    "it (table memory).",
     ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
     "worker, which imports modules and opens connections. Tasks that take turns at something (lock-bound). A host "
     "without an idle core (host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All "
@@ -95,8 +96,8 @@ def slow_worker(observation: Observation) -> Finding | None:
         return WORKER_RESTRICTION.finding(
             observation,
             lost_s,
-            f"{which} {number(times, 2)} times slower than the others {costs}: either its tasks are larger, or the "
-            "worker is slow, and no other worker may run them.",
+            f"{which} {number(times, 2)} times slower than the others {costs}: no other worker may run these tasks, so "
+            "either they are larger, or the worker is slow.",
             Remedy(
                 "remove `workers=[...]` from the call that makes these tasks, or add `allow_other_workers=True`; if "
                 "the worker is slow even then, look at its host",
@@ -114,8 +115,8 @@ def slow_worker(observation: Observation) -> Finding | None:
     else:
         function = most_common_prefix(observation, own)
         remedy = Remedy(
-            f"run one `{function}` on this worker and one on another (`client.submit(..., workers=[...])`): if it is "
-            "slow here again, look at the host (disk, network, cores); if not, at what the tasks waited for",
+            f"run one `{function}` task on this worker and one on another (`client.submit(..., workers=[...])`): if it "
+            "is slow here again, look at the host (disk, network, cores); if not, at what the tasks waited for",
             saved_s=0.0,
         )
     return SLOW_WORKER.finding(

@@ -157,7 +157,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
     if (share := observation.share_of(lost_s)) < NOTEWORTHY or found.window >= enough:
         return None
     prefix, fewer = most_common_prefix(observation), found.window < observation.threads
-    times = "" if fewer else " (the median; at times there were fewer than threads)"
+    times = "" if fewer else " (the median; at times, fewer tasks than threads)"
     return FEW_TASKS_IN_FLIGHT.finding(
         observation,
         lost_s,

@@ -27,7 +27,7 @@ from scalescope.model.words import percent
 REMEDIES = {
     IMPORT: "import it when workers start: `dask worker --preload MODULE`, `distributed.worker.preload` in Dask's "
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
-    PICKLE: "load it once in each process, in a function under `functools.cache`, or send it to the workers by "
+    PICKLE: "load the object once in each process, in a function under `functools.cache`, or send it to the workers by "
     "`client.scatter(..., broadcast=True)` and pass the future",
     ROWS: "compute with whole columns (`numpy.where`, arithmetic of columns); where that is impossible, loop over the "
     "values of columns (`[f(a, b) for a, b in zip(df.a, df.b)]`)",
@@ -48,7 +48,7 @@ KEPT = "in a function under `functools.cache`, or in `setup` of a `WorkerPlugin`
 KEEP_WORKERS = "keep one cluster for all runs, so that its workers import only once"
 MOSTLY = 0.5  # least share of the imports in first tasks of workers, for each worker to count as importing once
 ALSO = 0.8  # least ratio of a repeated call to the largest other overhead, for the call to be named
-OTHERWISE = "do that once in each process (a function under `functools.cache`), or give each task more to do"
+OTHERWISE = "do this work once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
     code="task-overhead",
@@ -95,7 +95,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         f"`{spent.prefix}` spends {percent(spent.share)} of its time {what}"
         f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time"
         f"{', but only once in each process' if once else ''}.",
-        f"none is needed, since a longer run pays this time only once; for many short runs, {KEEP_WORKERS}"
+        f"nothing has to be done: a longer run pays this time only once; for many short runs, {KEEP_WORKERS}"
         if moves
         else Remedy(remedy, saved_s=observation.saved_s(saves * spent.seconds, TASK_OVERHEAD.parts)),
         Evidence("thread-seconds of the overhead", round(spent.seconds, 3), "table inside"),

@@ -94,7 +94,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         if by_scheduler
         else f"the worker needs another {words.duration(worker_s)} to begin each task"
     )
-    size = f" and give {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
+    size = f" and return {words.size(larger.nbytes)}" if larger and larger.nbytes >= KNOWN_BYTES else ""
     return TINY_TASKS.finding(
         observation,
         lost_s,

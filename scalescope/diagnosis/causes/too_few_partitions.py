@@ -137,7 +137,7 @@ def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rul
     if rule is not None and items is not None:
         by_bag = f"Apache Beam leaves the partitions to {rule.library}, which"
         by = by_bag if _is_beam(case, worst) and rule is not BEAM_128 else rule.library
-        become = "is" if items == 1 else "are"
+        become = "becomes" if items == 1 else "become"
         return f"{by} {rule.text}, so {plural(items, 'item')} {become} {plural(worst.partitions, 'partition')}{at}"
     tasks = plural(metrics.widest_stage, "task")
     if asked:

@@ -43,8 +43,8 @@ TRANSFER_BOUND = TrialCause(
     "`transfer`), with at least 10 ms or 1 MB per fetching task.",
     ruled_out_by="Fetches that overlap with computing: they cost nothing, and the part `transfer` leaves them out. "
     "Many fetches of a few milliseconds: tiny tasks cause them.",
-    remedy="Keep data that is used together on one worker: fewer, larger workers; fewer, larger steps. Send data that "
-    "all tasks need to all workers once",
+    remedy="Keep data that is used together on one worker: fewer, larger workers; fewer, larger steps. If all tasks "
+    "need the same data, send it to all workers once",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
     by_times=True,
@@ -67,7 +67,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
     remedy = Remedy(
         "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
-        f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)",
+        f"data), or combine the steps from `{prefix}` on in one task (`map_partitions`, `map_blocks`, larger chunks)",
         change=_one_worker(observation),
     )
     if OF_BAG in prefix:

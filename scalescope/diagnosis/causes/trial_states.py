@@ -37,7 +37,7 @@ def nothing_measured(case: SweepCase) -> Finding | None:
         return None
     if any(case.ruled_out(point, NOTHING_MEASURED.code) for point in case.points):
         return None
-    what, remedy = "no trial was run", "run the same command again, with a larger budget if that was spent"
+    what, remedy = "no trial was run", "run the same command again; if its budget was spent, with a larger one"
     if case.ran:
         what, remedy = "no task ran on the cluster", "compute through the client whose cluster is recorded"
     elif reasons:
@@ -105,7 +105,7 @@ def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, rem
     if case.ran:
         summary, remedy = (
             f"{words.capital(_reason(first))}{meaning}.",
-            "" if state is TrialState.FAILED else "run it once more",
+            "" if state is TrialState.FAILED else "run the same command once more",
         )
     else:
         which = f"{count:,} of {plural(total, 'trial')}" if count < total or total > 1 else "The only trial"

@@ -30,10 +30,10 @@ ROUNDS = 3  # fewest graphs that count as rounds of the client
 STRAGGLER = TrialCause(
     code="straggler",
     title="A few tasks hold up the others",
-    needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
-    "median. Threads that had been busy at the same time were idle until these ended, and waiting tasks were queued "
-    "behind others.",
-    ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
+    needs="At least 3 tasks of a group were in flight together, and at most 5 % of them (or two) took more than 3 "
+    "times the median. Threads that had been busy were idle until these long tasks ended. If tasks waited meanwhile, "
+    "they were queued behind others on their workers.",
+    ruled_out_by="Tasks of equal length whose number is no multiple of the threads (uneven-waves). Many different "
     "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
     "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",
     remedy="Split the long task, or start it first with `priority=`",
@@ -100,10 +100,10 @@ def straggler(observation: Observation) -> Finding | None:
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",
     title="Tasks of one stage differ widely",
-    needs="Of at least 3 tasks in flight together, the slowest tenth took at least twice as long as the fastest tenth, "
-    "or more than 5 % took over 3 times the median, or the few that took so long had larger results. Threads waited at "
-    "the end of the stage longer than they would for equal tasks.",
-    ruled_out_by="A handful of long tasks among equal ones (straggler). Equal tasks that do not divide by the "
+    needs="At least 3 tasks were in flight together. The slowest tenth took at least twice as long as the fastest "
+    "tenth, or more than 5 % took over 3 times the median, or the few that took so long had larger results. Threads "
+    "waited at the end of the stage longer than they would for equal tasks.",
+    ruled_out_by="A handful of long tasks among equal ones (straggler). Equal tasks whose number is no multiple of the "
     "threads (uneven-waves). So many tasks per thread that the threads end together anyway.",
     remedy="Cut the input into more parts of equal work, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
@@ -131,7 +131,9 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
     first = are_first(observation, worst.tasks)
     without_wait = None if first else _without_wait(observation, lost_s)
-    sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
+    sizes = (
+        f"; long tasks have large results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
+    )
     divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
     saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads
     longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"

@@ -28,7 +28,7 @@ UNFINISHED_TASKS = TrialCause(
     without_attempts=True,
     in_a_flow="keep the futures and wait for them at the end of the flow: `futures = {task}.map(items)`, then "
     "`prefect.futures.wait(futures)`, or return the futures",
-    premise="Tasks still ran after the end of the call.",
+    premise="Tasks had not ended when the call did.",
 )
 
 

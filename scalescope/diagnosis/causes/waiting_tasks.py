@@ -12,14 +12,16 @@ from scalescope.model.words import percent, plural
 
 # Remedies by the class that was waited for.
 REMEDIES = {
-    "Semaphore": "set its `max_leases` to what the guarded service can bear; if that is few, use `resources=` with as "
-    "many units instead: tasks that wait for these hold no thread",
+    "Semaphore": "set `max_leases` of the semaphore to what the guarded service can bear; if that is less than the "
+    "threads, use `resources=` with as many units instead: tasks that wait for resources hold no thread",
     "Lock": "lock less: guard only the lines that need it, with one lock per file or row, or return the values and "
     "combine them in one task",
     "MultiLock": "lock less: guard only the lines that need it, or lock fewer names at once",
     "Queue": "let the client submit one task per item, instead of tasks that wait for items",
-    "Event": "pass the future of the task that sets it as an argument: this task then begins when that one is done",
-    "Variable": "pass the future of the task that sets it as an argument: this task then begins when that one is done",
+    "Event": "pass the future of the task that sets the event as an argument: the waiting task then begins when that "
+    "task is done",
+    "Variable": "pass the future of the task that sets the variable as an argument: the waiting task then begins when "
+    "that task is done",
     "ActorFuture": "share the work among several actors, call the actor less often, or return the values and combine "
     "them in one task",
     "Future": "pass futures on as arguments: the task then begins when their results are there",

@@ -115,7 +115,7 @@ WORKER_KILLING_TASK = TrialCause(
     rules_out=("worker-died", "invalid-trials"),
     precedence=10,
     without_attempts=True,
-    premise="Each worker that ended ran this task.",
+    premise="The workers that died held this task, or no worker can hold its inputs.",
     told_by="that one task alone, outside Dask",
 )
 
@@ -147,7 +147,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         lost_with_workers(observation),
         f"{whole} ended {its} workers: {count} that died held {one}{how.text}{end}."
         + untold(observation)
-        + (f" Its inputs alone take {words.size(inputs)} of {words.size(limit)}." if gathers else ""),
+        + (f" Its inputs alone take {words.size(inputs)} of a worker's {words.size(limit)}." if gathers else ""),
         f"{REDUCE}; else {_holding(inputs)}"
         if gathers
         else f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
@@ -170,7 +170,7 @@ def _input_bytes(observation: Observation, key: str) -> float:
 
 
 def _holding(nbytes: float) -> str:
-    return f"{give_each(rounded_limit(2 * nbytes / SPILL))} (its inputs, and as much again to compute)"
+    return f"{give_each(rounded_limit(2 * nbytes / SPILL))} (room for its inputs, and as much again to compute)"
 
 
 def _refused(observation: Observation) -> Finding | None:

@@ -118,7 +118,7 @@ def _after_all_results(observation: Observation, late: Sequence[Departure]) -> F
 WORKERS_MISSING = TrialCause(
     code="workers-missing",
     title="Fewer workers than asked for",
-    needs="The driver gave up waiting for workers, or threads that were asked for were absent while tasks waited for "
+    needs="Scalescope gave up waiting for workers, or threads that were asked for were absent while tasks waited for "
     "them.",
     ruled_out_by="The workers joined later (late-workers) or died (worker-died). No task waited for them.",
     remedy="Wait for the workers before the work begins, and keep them until it ends",

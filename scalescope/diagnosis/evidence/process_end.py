@@ -57,7 +57,7 @@ class ProcessEnd:
 
 ON_PURPOSE = ProcessEnd(
     " (killed on purpose, by the axis `fault`)",
-    "nothing, if the question is what the loss of a worker costs (metric recovery_s); else remove the axis",
+    "nothing has to be done if you measure what the loss of a worker costs (metric recovery_s); else remove that axis",
 )
 
 

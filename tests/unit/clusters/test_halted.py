@@ -97,14 +97,14 @@ def test_a_process_that_was_stopped_notices_it_itself() -> None:
         time.sleep(STOPPED_S)
         process.send_signal(signal.SIGCONT)
         reason = process.communicate("\n")[0].strip()
-    assert seconds(reason, "the driver stood still for SECONDS s: stopped or starved") >= STOPPED_S - 0.3
+    assert seconds(reason, "the driver stood still for SECONDS s: it was stopped, or got no CPU") >= STOPPED_S - 0.3
 
 
 def test_a_stopped_child_process_is_noticed(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_watch, "LEAST_S", 0.2)
     with HaltWatch() as watched:
         stop(below, watched, 0.3)
-    sentence = f"process {below.pid} of the cluster stood still for SECONDS s: stopped"
+    sentence = f"process {below.pid} of the cluster stood still for SECONDS s: it was stopped"
     assert seconds(watched.reason, sentence) >= 0.3
 
 

@@ -322,7 +322,7 @@ def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core
     ("confidence", "others", "names"),
     [
         (0.6, (), ""),
-        (0.5, (), "the cause is not `gil-bound`"),
+        (0.5, (), "the cause is unknown"),
         (0.5, (told("client-busy", 1.0, MEDIUM),), "`client-busy`"),
         (0.7, (told("host-overloaded", 90.0, MEDIUM),), "`host-overloaded`"),
         (0.7, (told("host-overloaded", 90.0, MEDIUM), told("tiny-tasks", 1.0, MEDIUM)), "`tiny-tasks`"),

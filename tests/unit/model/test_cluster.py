@@ -127,7 +127,7 @@ def test_more_threads_than_cores_per_job_are_refused_before_submission() -> None
         ({"gres": "gpu:h200:2", "gpus": 2}, "cluster.gpus says how many"),
         ({"gres": "gpu:h200"}, "at least 1 together with cluster.gres = 'gpu:h200', got 0"),
         ({"workers_per_job": 2, "processes": 4}, "a process without a worker has nothing to do"),
-        ({"lifetime_s": 3600, "walltime": "30"}, "at most the walltime, 1800 s"),
+        ({"lifetime_s": 3600, "walltime": "30"}, "at most the walltime of 1800 s"),
         ({"lifetime_s": 10, "lifetime_stagger_s": 20}, "at most cluster.lifetime_s"),
         ({"memory_mb": -1}, "cluster.memory_mb"),
         ({"workers_per_job": 1.5}, "a whole number"),

@@ -52,12 +52,12 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     )
     prologue: list[str] = Field(
         default_factory=list,
-        description="Shell lines before the flow starts, such as `module load cuda`. Others can read them.",
+        description="Shell lines to run before the flow starts, such as `module load cuda`. Other users can read them.",
     )
     working_dir: str | None = Field(
         default=None,
         title="Working Directory",
-        description="Folder in which the flow starts; it must exist on the nodes. Default: that of the worker.",
+        description="Folder in which the flow starts; it must exist on the nodes. Default: the folder of the worker.",
     )
     log_directory: str | None = Field(
         default=None,
@@ -70,14 +70,14 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     restarts: int = Field(
         default=3,
         ge=0,
-        description="How often a run may begin again after Slurm ended its job: time limit, preemption. Where somebody "
-        "ends the job with scancel, the run is cancelled.",
+        description="How many times a flow run may start again after Slurm ended its job, as at a time limit or a "
+        "preemption. If somebody ends the job with scancel, the run is cancelled.",
     )
     poll_seconds: float = Field(
         default=2.0,
         ge=0.2,
-        description="Shortest time between two looks at the queue; it grows while nothing happens. One command serves "
-        "all runs of a worker.",
+        description="Shortest time between two queries of Slurm's queue; the time grows while nothing changes. One "
+        "query serves all runs of a worker.",
     )
     cancel_seconds: float = Field(
         default=120.0,

@@ -97,7 +97,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 for flow_run in await self._orphans():
                     self._runs_task_group.start_soon(self._adopt, flow_run)
             except (ClusterError, httpx.HTTPError) as error:
-                self._logger.warning("Jobs of other workers were not looked for: %s", error)
+                self._logger.warning("Could not look for jobs of workers that have stopped: %s", error)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
         found = await super()._get_scheduled_flow_runs()
@@ -111,7 +111,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
             raise ClusterError(
                 f"the folder of the jobs' output cannot be made: {error}",
                 where=str(configuration.output_folder),
-                next_step="set `log_directory` to a folder that the worker and the nodes can write",
+                next_step="set `log_directory` to a folder that the worker and the nodes can write to",
             ) from error
         environ = job_queue.submission_environment(os.environ, configuration.env)
         began, looks = time.monotonic(), 0
@@ -194,7 +194,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
                 logger.info("Worker '%s' watches Slurm job %s from now on", self.name, job_id)
                 await _RunWatch(self, flow_run, job_id, configuration).until_end()
         except (ClusterError, ObjectNotFound, httpx.HTTPError, ValueError) as error:
-            logger.warning("Its Slurm job cannot be watched now; the worker will try again: %s", error)
+            logger.warning("The Slurm job of this run cannot be watched now; the worker will try again: %s", error)
         finally:
             self._release_limit_slot(flow_run.id)
 
@@ -229,7 +229,7 @@ class _RunWatch:
         try:
             return await self._look()
         except ObjectNotFound:
-            self._logger.info("The flow run was deleted: its Slurm job %s is ended", self._job_id)
+            self._logger.info("The flow run was deleted, so its Slurm job %s is cancelled", self._job_id)
             await self._worker.queue.cancel(self._job_id)
             return self._result(0)
 
@@ -278,7 +278,9 @@ class _RunWatch:
             updates = {"type": StateType.CANCELLED, "message": f"Slurm job {job.id} was cancelled with scancel."}
             await self._worker._mark_flow_run_as_cancelled(flow_run, updates)
         elif state.is_scheduled() and how.status and flow_run.run_count > self._configuration.restarts:
-            return await self._crashed(replace(how, text=f"{how.text} It began {flow_run.run_count} times."))
+            return await self._crashed(
+                replace(how, text=f"{how.text} Starts of this run: {flow_run.run_count}; `restarts` allows no more.")
+            )
         return self._result(0)
 
     async def _crashed(self, how: JobEnd) -> SlurmWorkerResult:

@@ -477,7 +477,7 @@ def test_workers_that_nobody_needed_or_that_came_later_are_not_missing():
 def test_a_driver_that_got_too_few_workers_is_found_as_workers_missing(golden):
     message = (
         "1 of 8 local workers registered within 1 s\n  where: workers 1, 2 on 127.0.0.1\n"
-        "  cause: their processes started, but did not register in time\n  next: try fewer workers"
+        "  cause: the missing workers did not start or register in time\n  next: try fewer workers"
     )
     facts = {"error": {"type": "WorkersMissing", "message": message, "traceback": ""}}
     observation = Observation.of(Trial("t", Point(8), 0, False, TrialState.INVALID, message, facts=facts), {})
