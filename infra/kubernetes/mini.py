@@ -68,8 +68,8 @@ def programs() -> Path:
         return folder
     if not (assets := os.environ.get("KUBEBUILDER_ASSETS")):
         raise MiniClusterError(
-            "no programs of Kubernetes: set SCALESCOPE_KUBERNETES to the packed file, or KUBEBUILDER_ASSETS to their "
-            f"folder ({HOW})"
+            "the programs of Kubernetes were not found: set SCALESCOPE_KUBERNETES to the packed file, or "
+            f"KUBEBUILDER_ASSETS to the folder with the programs ({HOW})"
         )
     if missing := [name for name in PARTS if not (Path(assets) / name).exists()]:
         raise MiniClusterError(f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}")
@@ -143,7 +143,9 @@ class MiniKubernetes(MiniCluster):
     def wait(self) -> None:
         """Wait until `down` ends the cluster; `MiniClusterError` if it ended by itself."""
         if self.keeper is not None and self.keeper.process.wait():
-            raise MiniClusterError(f"the keeper of the nodes was killed, so they ended; logs: {self.folder / 'log'}")
+            raise MiniClusterError(
+                f"the process that holds the nodes was killed, so the nodes ended; logs: {self.folder / 'log'}"
+            )
 
     # ------------------------------------------------------------------ use
 
@@ -281,7 +283,10 @@ def up(folder: Path, **options: Any) -> None:
     try:
         with MiniKubernetes(folder, **options) as cluster:
             print(f"export KUBECONFIG={cluster.kubeconfig}", flush=True)
-            print(f"Enter this line in another terminal. Image: {cluster.image}. Ctrl-C ends all.", flush=True)
+            print(
+                f"Enter the line above in another terminal. Image: {cluster.image}. Ctrl-C ends the cluster.",
+                flush=True,
+            )
             cluster.wait()
     except KeyboardInterrupt:
         return
@@ -312,9 +317,9 @@ def main() -> None:
     parser.add_argument("command", choices=("up", "down", "status"))
     add, shown = parser.add_argument, "(default: %(default)s)"
     add("--folder", type=Path, default=CACHE / "cluster", help=f"folder for kubeconfig, logs and state {shown}")
-    add("--gpus", type=int, default=4, help=f"pretended GPUs of the node gpu {shown}")
-    add("--bare", action="store_true", help="leave out the operator of dask-kubernetes")
-    add("--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)")
+    add("--gpus", type=int, default=4, help=f"fake GPUs of the node `gpu` {shown}")
+    add("--bare", action="store_true", help="do not install the operator of dask-kubernetes")
+    add("--network", type=int, metavar="N", help="use the network 10.N.0.0/16 (default: the first free N from 89)")
     given = parser.parse_args()
     folder = given.folder.resolve()
     try:

@@ -147,7 +147,9 @@ class Nodes:
                     with contextlib.suppress(OSError):  # still busy: its processes are ending
                         os.rmdir(folder)
                 if time.monotonic() > deadline:
-                    raise MiniClusterError(f"cannot remove {ours}: see its cgroup.procs")
+                    raise MiniClusterError(
+                        f"cannot remove the control group {ours}: its cgroup.procs lists what still runs"
+                    )
                 time.sleep(0.02)
 
     def end(self) -> None:

@@ -231,7 +231,7 @@ class Machines:
         if answer:
             return answer
         status = self.keeper.process.wait()
-        raise MiniClusterError(f"the keeper of the workers ended with status {status}; its output says why")
+        raise MiniClusterError(f"the process that starts the workers ended with status {status}; its output says why")
 
 
 def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequence[str]) -> None:
@@ -334,7 +334,7 @@ def _ended(pid: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Small machines on this one, as root.")
+    parser = argparse.ArgumentParser(description="Small emulated machines on this one; root only.")
     commands = parser.add_subparsers(dest="command", required=True)
     making = commands.add_parser("up", help="make machines")
     making.add_argument("count", type=int, help="number of machines")
@@ -342,7 +342,9 @@ def main() -> None:
     making.add_argument("--mbit", type=float, default=200, help="Mbit/s of each link, each way (default: 200)")
     removing = commands.add_parser("down", help="end the machines' processes and remove the machines")
     for each in (making, removing):
-        each.add_argument("--network", type=int, default=NETWORK, help=f"N of 10.N.0.0/24 (default: {NETWORK})")
+        each.add_argument(
+            "--network", type=int, default=NETWORK, help=f"N of the addresses 10.N.0.0/24 (default: {NETWORK})"
+        )
     serving = commands.add_parser("serve")
     serving.add_argument("folder")
     for name in ("network", "threads", "memory_mb"):

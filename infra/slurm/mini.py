@@ -222,7 +222,10 @@ class MiniSlurm(MiniCluster):
             self.run("scontrol", "delete", name)
         if self._partitions() != self._healthy:
             self.run("scontrol", "reconfigure")
-            self._until(lambda: self._partitions() == self._healthy, lambda: "partitions do not come back")
+            self._until(
+                lambda: self._partitions() == self._healthy,
+                lambda: "the partitions did not return to their initial state",
+            )
         self._await_nodes(resume=True)
 
     def stop_node(self, name: str, *, jobs: bool = True) -> None:
@@ -400,7 +403,11 @@ def main() -> None:
         ("gpus", 2, "fake GPUs of each node"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{words} (default: {default})")
-    parser.add_argument("--strict", action="store_true", help="a strict site: requires accounts, rewrites comments")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="act as a strict site, which requires accounts and rewrites comments of jobs",
+    )
     parser.add_argument("--folder", type=Path, help="folder for configuration, logs, state (default: temporary)")
     parser.add_argument("--keeper", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "memory_request": "2Gi",
     "memory_limit": "2Gi",
 }
-GPUS = "GPUs of the flow's own pod, for flows that compute by themselves; Dask's workers get theirs elsewhere."
+GPUS = "GPUs of the flow's own pod, for flows that compute by themselves; `cluster.gpus` sets those of Dask's workers."
 SELECTOR = "Labels of the nodes for the flow's own pod."
 TOLERATIONS = "Taints that the flow's own pod tolerates, as Kubernetes writes them."
 
