@@ -24,7 +24,7 @@ from scalescope.model.site_config import SiteConfig
 def _kind(name: str, reference: str, found: object) -> type[ClusterSpec]:
     if isinstance(found, type) and issubclass(found, ClusterSpec) and found.kind == name:
         return found
-    raise TypeError(f"expected a class of ClusterSpec whose `kind` is {name}")
+    raise TypeError(f"expected a subclass of ClusterSpec whose `kind` is {name}")
 
 
 # Specifications by kind of cluster, in the order of display: kinds on this machine first, the cheapest of them first
@@ -65,7 +65,9 @@ START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.",
 MEMORY_LIMIT_MB = "memory_limit_mb"  # field of some kinds of clusters
 MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means no limit.", title="Memory limit per worker, MiB", minimum=0)
 # A text that becomes part of a command line, such as a path or a name
-WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
+WORD = partial(
+    Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without spaces, quotes and ; | & < > `"
+)
 CUDA_OPTIONS = Text(
     "Options of `dask cuda worker`, such as --rmm-pool-size=0.8, --device-memory-limit=0.7 or --enable-cudf-spill.",
     title="Options of dask-cuda",
@@ -238,7 +240,7 @@ def cluster_spec(data: object) -> ClusterSpec:
         name = error.field.removeprefix("cluster.")
         if name not in missing or name not in site.values:
             raise
-        step = f"it comes from {site.origins[name]}; give {error.field} yourself"
+        step = f"this value comes from {site.origins[name]}; give {error.field} yourself"
         raise InvalidField(error.field, error.value, error.allowed, next_step=step) from error
 
 

@@ -14,8 +14,8 @@ PRESENT = "present"  # text of the environment that Scalescope itself runs in; e
 OLDEST_PYTHON = (3, 11)  # the oldest Python that a driver runs on
 
 ALLOWED = (
-    "present, the path of a Python interpreter, or requirements separated by blanks such as python==3.11 "
-    "apache-beam==2.50.0 dask[distributed]==2023.9.1; optionally with a name and = in front"
+    "`present` (the environment of Scalescope), the path of a Python interpreter, or requirements separated by spaces "
+    "such as python==3.11 apache-beam==2.50.0 dask[distributed]==2023.9.1; optionally with NAME= in front"
 )
 
 _NAMED = re.compile(r"^([\w.-]+)\s*=(?![=])\s*(.+)$", re.DOTALL)  # foo==1 and foo>=1 are requirements

@@ -40,7 +40,7 @@ def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> 
         why = f"`{kind}` is not possible: {NOT_POSSIBLE[kind]}"
         raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}", next_step=why)
     if match is None or kind not in KINDS:
-        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or with a time, as kill-worker@2.5")
+        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}; seconds may follow, as kill-worker@2.5")
     if kind not in allowed:
         raise InvalidField(
             where, value, f"none: a {cluster} cluster supports no faults", next_step="use the cluster `local`"

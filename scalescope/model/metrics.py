@@ -75,7 +75,7 @@ PARTS: Mapping[str, WorkerTimePart] = {
         "runnable, not assigned", "idle although a task was ready to run: the cost of scheduling and communication"
     ),
     "late_start": WorkerTimePart("late start", "not there yet: its worker had not joined, or never did"),
-    "lost": WorkerTimePart("lost", "computing a task that failed or had to be repeated, or gone: its worker died"),
+    "lost": WorkerTimePart("lost", "computing a task that failed or was repeated, or missing after its worker died"),
     "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
 
@@ -89,7 +89,7 @@ GPU_PARTS: Mapping[str, WorkerTimePart] = {
     "computing": WorkerTimePart("GPU computes", "a kernel ran on the worker’s GPU"),
     "loading": WorkerTimePart("loading, decoding", "GPU idle while the task read or decoded"),
     "python": WorkerTimePart("Python", "GPU idle while the task computed on a core"),
-    "copying": WorkerTimePart("copying", "GPU idle while the task copied to or from it, or waited for it"),
+    "copying": WorkerTimePart("copying", "GPU idle while the task copied data to or from the GPU, or waited for it"),
     "waiting": WorkerTimePart("waiting", "GPU idle while the task waited: for another machine, a lock or a core"),
     "unseen": WorkerTimePart("not sampled", "tasks too short to be sampled"),
     "no_gpu": WorkerTimePart("no GPU", "on a worker without a GPU"),
@@ -101,9 +101,9 @@ GPU_IDLE = ("loading", "python", "copying", "waiting")
 # States of busy threads inside tasks. These parts add up to the part `busy`.
 BUSY_PARTS: Mapping[str, WorkerTimePart] = {
     "computing": WorkerTimePart("computing", "the task’s thread was on a core"),
-    "for_core": WorkerTimePart("waiting for a core", "the thread could run, but others had the cores (Linux only)"),
+    "for_core": WorkerTimePart("waiting for a core", "the thread was ready to run, but no core was free (Linux only)"),
     "waiting": WorkerTimePart(
-        "waiting inside tasks", "the thread waited for another machine, a program, a lock or the interpreter"
+        "waiting inside tasks", "the thread waited for another machine, another program, a lock or the interpreter lock"
     ),
     "unknown": WorkerTimePart("not known", "not recorded: the worker left, or the task failed"),
 }
@@ -181,12 +181,13 @@ class Metrics(Mapped):
         ),
     ]
     mean_parallelism: Annotated[
-        float, Metric("Tasks at once on average: T1 / makespan.", Unit.TASKS, "mean tasks", larger_is_better=True)
+        float,
+        Metric("Tasks running at once, on average: T1 / makespan.", Unit.TASKS, "mean tasks", larger_is_better=True),
     ]
     peak_runnable: Annotated[
         int,
         Metric(
-            "Tasks that ran, or had their inputs and waited for a thread: at least this many for 5 % of the makespan.",
+            "Tasks running or ready to run: at least this many during 5 % of the makespan.",
             Unit.TASKS,
             "runnable tasks",
             combine=Combine.LOWER_MEDIAN,
@@ -206,7 +207,7 @@ class Metrics(Mapped):
     elapsed_s: Annotated[
         float,
         Metric(
-            "The workload's call as its caller saw it, on the clock of the cluster.",
+            "Duration of the workload's call, on the clock of the cluster.",
             Unit.SECONDS,
             "call of the workload s",
         ),
@@ -317,8 +318,8 @@ class Metrics(Mapped):
     transferred_bytes: Annotated[
         float | None,
         Metric(
-            "Results that a worker needed and another one had computed, once for each worker that needed them. "
-            "What tasks exchange among themselves (p2p shuffles) is not counted.",
+            "Bytes of results that a worker needed and another worker had computed, counted once for each worker that "
+            "needed them. Data that tasks exchange directly (p2p shuffles) is not counted.",
             Unit.BYTES,
             "transferred",
         ),
@@ -332,8 +333,8 @@ class Metrics(Mapped):
     recovery_s: Annotated[
         float | None,
         Metric(
-            "From an injected fault (the axis `fault`) until threads are 90 % as busy as before; 0 if they never were "
-            "less busy, none if they did not get there again.",
+            "Time from an injected fault (the axis `fault`) until threads are 90 % as busy as before; 0 if they always "
+            "were, none if they never were again.",
             Unit.SECONDS,
             "recovery s",
         ),
@@ -353,7 +354,7 @@ class Metrics(Mapped):
         float | None, Metric("Most memory in use on one GPU, by any process.", Unit.BYTES, "GPU memory")
     ] = None
     gpus: Annotated[
-        float | None, Metric("GPUs of the workers, each once.", Unit.WORKERS, "GPUs", combine=Combine.LOWER_MEDIAN)
+        float | None, Metric("Different GPUs of the workers.", Unit.WORKERS, "GPUs", combine=Combine.LOWER_MEDIAN)
     ] = None
     # the part `busy` divided into `GPU_PARTS`, in thread-seconds; None without GPUs
     gpu_time_s: Mapping[str, float] | None = None

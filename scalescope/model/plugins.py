@@ -59,7 +59,7 @@ class Table(Mapping[str, T], Generic[T]):
         if name not in self._added:
             raise NoRow(
                 f"{name} is not installed",
-                where=f"entry points of the group {self.group}, and Scalescope's own rows",
+                where=f"what Scalescope has built in, and entry points of the group {self.group}",
                 next_step="install the package that adds it, or choose another one",
             )
         added = self._plugin(name)

@@ -100,5 +100,5 @@ class RecordedGraph:
                 "params.graph",
                 path,
                 f"the file of a recorded graph ({type(error).__name__}: {error})",
-                next_step="`scalescope isolate RUN` writes such a file; the driver must see it under this path",
+                next_step="`scalescope isolate RUN` writes such a file; the workload's host must find it there",
             ) from error

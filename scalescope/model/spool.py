@@ -80,7 +80,7 @@ def read(path: str | Path, *, partial: bool = False) -> dict[str, Columns]:
             "the raw records of a trial cannot be read",
             where=str(path),
             cause=str(error),
-            next_step="run the trial again: the records were removed or never written",
+            next_step="if the file is missing, run the trial again",
         ) from error
     return tables
 
@@ -100,7 +100,7 @@ def unpack(chunk: Mapping[str, Any]) -> tuple[str, Columns]:
         if packed := chunk["columns"].get(name):
             columns[name] = _texts(packed, rows, columns) if kind == "str" else unpack_numbers(packed, kind)
     if any(len(column) != rows for column in columns.values()):
-        raise ValueError(f"{rows} rows, columns of {sorted({len(column) for column in columns.values()})}")
+        raise ValueError(f"expected {rows} rows, got columns of {sorted({len(column) for column in columns.values()})}")
     return table, complete(table, columns, rows)
 
 

@@ -75,7 +75,7 @@ class Standstill(Mapped):
             return f"{unfinished}, and no task has begun"
         if not self.lasts:
             computes = f", and {self.computing:,} {'worker computes' if self.computing == 1 else 'workers compute'}"
-            ago = f"a task last began or ended {number(self.still_s)} s{time} before"
+            ago = f"the last start or end of a task was {number(self.still_s)} s{time} earlier"
             return f"{unfinished}; {ago}{computes if self.computing else ''}"
         said = "; ".join(self._said())
         return f"no task has begun or ended for {number(self.still_s)} s{time}: {said or unfinished}"
@@ -87,9 +87,9 @@ class Standstill(Mapped):
             if each.problem:
                 yield f"{what}: {each.problem}"
                 continue
-            verb = "hold" if each.holds else "stand"
+            verb = "hold" if each.holds else "wait"
             held = f"{verb}{'s' * (each.tasks == 1)}"
-            held += f" {each.tasks:,} of {self.threads:,} threads" if each.holds else " without a thread"
+            held += f" {each.tasks:,} of {self.threads:,} threads" if each.holds else " outside the thread pool"
             call = f", in {each.call}" if each.call else ""
             yield f"{what} {held} {f'at {each.where}' if each.where else 'in a library'}{call}"
         if self.ready:

@@ -207,7 +207,7 @@ Seed = Annotated[
 TrialTimeout = Annotated[
     float,
     Parameter(
-        "Real seconds after which a trial is stopped and invalid.",
+        "Real seconds after which a trial is stopped and counts as invalid.",
         title="Time limit of a trial, s",
         minimum=1,
         maximum=7 * 86400,
@@ -284,7 +284,8 @@ class Sweep:
         str,
         Parameter(
             "Software to run it with: requirements such as 'apache-beam==2.50.0 dask[distributed]==2023.9.1', with a "
-            "name in front if you like ('2023 = ...'), or the path of a Python interpreter. Empty: the present one.",
+            "name in front if you like ('2023 = ...'), or the path of a Python interpreter. Empty: the environment "
+            "that Scalescope runs in.",
             option=("--environment", "-e"),
             metavar="REQUIREMENTS",
             syntax="environments",

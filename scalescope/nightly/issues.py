@@ -21,7 +21,7 @@ from scalescope.run.runner import Runner
 from scalescope.store.store import Store
 
 ENDED = {
-    AlertState.RESOLVED: "All series of this alert are back at the level before the change.",
+    AlertState.RESOLVED: "This alert was resolved: its series recovered, or somebody marked it as resolved.",
     AlertState.ACCEPTED: "The new level was accepted.",
     AlertState.FALSE: "This alert was marked as false.",
 }

@@ -38,7 +38,7 @@ def last_night(store: Store, history: str, within_h: float) -> LastNight:
     since = nights[nights.index(whole[-1]) + 1 :] if whole else nights
     blind = [night.id for night in since if night.study.finished_at]
     unfinished = [night.id for night in since if not night.study.finished_at]
-    parts = [f"Measured nothing since: {', '.join(blind)}."] if blind else []
+    parts = [f"Ended without a measurement: {', '.join(blind)}."] if blind else []
     parts += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     if not whole:
         return LastNight(True, " ".join([f"No night of {history} has measured anything.", *parts]))

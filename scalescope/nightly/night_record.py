@@ -213,7 +213,7 @@ class TrackRecord(Mapped):
         agreed = (
             ""
             if self.overlap is None
-            else f"; successive nights agreed on {100 * self.overlap:.0f} % of changed series"
+            else f"; consecutive nights had {100 * self.overlap:.0f} % of their changed series in common"
         )
         return f"{refuted}{agreed}, over {plural(self.nights, 'night')}."
 

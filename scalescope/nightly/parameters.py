@@ -65,7 +65,7 @@ class NightlyParameters:
         str,
         Parameter(
             "Software environment, as for a sweep. Requirements are resolved anew each night, and the result is kept. "
-            "Empty: the present environment.",
+            "Empty: the environment that Scalescope runs in.",
             option=("--environment", "-e"),
             metavar="REQUIREMENTS",
             examples=("dask[distributed] xarray",),

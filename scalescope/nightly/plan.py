@@ -140,7 +140,8 @@ def expected(study: Study, turns: Sequence[tuple[int, SuiteJob]], past: Sequence
         nights = plural(len(like[-LIKE:]), "night")
         return f"About {number(minutes)} minutes, the median of {nights} with these parameters"
     minutes = sum(RUN_S[job.asked.small] if job.cluster.real_time else VIRTUAL_RUN_S for _, job in turns) / 60
-    return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')} (a rough estimate for a first night)"
+    why = "a rough estimate: no earlier night had these parameters"
+    return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')} ({why})"
 
 
 def rounds(job: SuiteJob) -> int:

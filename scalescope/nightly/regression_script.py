@@ -137,7 +137,7 @@ def write(title: str, series: NightlySeries, good: SoftwareLock, tonight: Softwa
     if point.workers > MOST_WORKERS and series.cluster["kind"] != "local":
         return "", f"a script runs all workers on one machine, and {point.workers:,} workers are too many for that"
     if workload.changes_workers:
-        return "", "the workload changes its workers, and cannot run twice on one cluster"
+        return "", "the workload adds or removes workers, so it cannot run twice on one cluster"
     before, after = good.pins, tonight.pins
     both = {name: version for name, version in after.items() if before.get(name) == version}
     module = sys.modules[workload.run.__module__]

@@ -80,7 +80,7 @@ def _notes(record: NightRecord) -> list[Note]:
     notes += [Note(f"Issue of alert {each.id}: {each.issue}") for each in record.regressions if each.issue]
     notes += [Note(f"To reproduce: {each.command}") for each in record.regressions]
     notes += [
-        Note(f"Script without Scalescope: scalescope alerts script {each.id}. {each.shown}")
+        Note(f"Script that needs no Scalescope (scalescope alerts script {each.id} prints it): {each.shown}")
         for each in record.regressions
         if each.script
     ]
@@ -99,7 +99,7 @@ def _drift(each: Drift) -> str:
     before, after = map(each.series.written, (each.before, each.after))
     return (
         f"{each.series.metric} drifts: {before} → {after} over {each.nights} nights, without "
-        f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are reported, and not rerun."
+        f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are reported, but not rerun."
     )
 
 

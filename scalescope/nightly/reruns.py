@@ -99,7 +99,7 @@ class Reruns:
             return replace(judged, outcome=ChangeOutcome.REFUTED, reason=reason)
         if decision is ComparisonDecision.UNDECIDED:
             return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
-        reason = f"In the rerun, tonight's environment is not {expected}: the machine differed. {differs} {result.line}"
+        reason = f"In the rerun, tonight's environment is not {expected}: suspect the machine. {differs} {result.line}"
         return _judged(found, ChangeOutcome.REFUTED, reason, result)
 
     def culprit(self, change: Judged, good: Night) -> Culprit:

@@ -275,7 +275,7 @@ class NightInProgress:
         found: list[tuple[Culprit, Night, list[Judged]]] = []
         for change in sorted(confirmed, key=lambda each: -each.size):
             good = nights[change.good]
-            self._say(f"Searching the cause of the change of {change.series.words}")
+            self._say(f"Searching for the cause of the change of {change.series.words}")
             for culprit, other, changes in found:
                 if other.record.lock.pins == good.record.lock.pins and again.explains(culprit, change, good):
                     changes.append(change)

@@ -206,7 +206,7 @@ def machine(now: Mapping[str, Any], then: Mapping[str, Any]) -> str:
     for name in (*HOST, OTHERS):
         left, right = then.get(name), now.get(name)
         if left != right and not (name == "load_average" and abs(float(left or 0) - float(right or 0)) < 1):
-            parts.append(f"{name.replace('_', ' ')} {_short(left)}, then {_short(right)}")
+            parts.append(f"{name.replace('_', ' ')} {_short(left)} before, {_short(right)} tonight")
     return "; ".join(parts) or "none in the recorded facts"
 
 

@@ -35,9 +35,11 @@ def check(place: str | Path, what: str) -> None:
     refuse_password(what, address)
     folder, _, name = address.rpartition("/")
     if not name or os.path.isdir(address):
-        raise UsageError(f"The {what} needs a file, and {address} is a folder", next_step=f"Give {address}/{what}.html")
+        raise UsageError(
+            f"The {what} must be a file, but {address} is a folder", next_step=f"Give {address}/{what}.html"
+        )
     if not is_address(address) and not os.path.isdir(folder or "/"):
-        raise UsageError(f"There is no folder {folder} for the {what}", next_step="Make it, or give another path.")
+        raise UsageError(f"There is no folder {folder} for the {what}", next_step="Create it, or give another path.")
     _try(folder, what)
 
 

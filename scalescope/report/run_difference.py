@@ -48,7 +48,7 @@ PARTS: Mapping[PartKind, tuple[str, str]] = {
     PartKind.SPILL: ("spilling to disk", "give workers more memory, or make chunks smaller"),
     PartKind.PAUSED: ("paused workers", "give workers more memory, or make chunks smaller"),
     PartKind.ACTORS: ("actors", "see what the actors' methods do"),
-    PartKind.LOST: ("lost work", "see why workers died (`scalescope show log Restarting RUN`)"),
+    PartKind.LOST: ("lost work", "see why workers died or tasks failed (`scalescope show RUN`)"),
     PartKind.PLACEMENT: ("placing runnable tasks", "make fewer, longer tasks"),
     PartKind.SCHEDULER: ("the scheduler", "send smaller graphs"),
     PartKind.CLIENT: ("the client", "see what the client does at this line"),

@@ -226,10 +226,10 @@ def test_a_lease_of_an_unknown_backend_is_kept_and_named(ledger: Path) -> None:
     (result,) = reaping.reap()
     assert result.fate is Fate.ELSEWHERE
     assert "mainframe" in result.words
-    assert "time limit" not in result.next_step  # the lease has none
+    assert "lease ends" not in result.next_step  # the lease has none
     dead["limit_at"] = time.time() + 60
     (ledger / f"{lease.label}.json").write_text(json.dumps(dead))
-    assert "time limit" in reaping.reap()[0].next_step
+    assert "until the lease ends" in reaping.reap()[0].next_step
     assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "mainframe"
 
 

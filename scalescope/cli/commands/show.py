@@ -107,7 +107,7 @@ def log(
     store: StoreAddress = "",
     as_json: Json = False,
 ) -> None:
-    """Show log records of the run's workers and scheduler that contain a text."""
+    """Search the recorded logs: last records of workers that died; on Kubernetes, logs and events of all pods."""
     with read_store(store) as opened:
         _log(opened.run(run), opened, text, as_json=as_json)
 

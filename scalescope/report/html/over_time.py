@@ -164,7 +164,7 @@ def _parallelism(view: TrialView) -> TimeChart:
         f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
         "at once.",
         ReportTable.of("Parallelism over time", heads, tuple(cells), 0),
-        (("ideal", "threads there"), ("not_assigned", "tasks runnable, waiting or running"), ("busy", "tasks running")),
+        (("ideal", "threads there"), ("not_assigned", "runnable tasks: waiting or running"), ("busy", "tasks running")),
     )
 
 
@@ -209,7 +209,7 @@ def _gpu(view: TrialView) -> TimeChart | None:
     return TimeChart(
         f"A kernel ran {percent(divided.busy)} of the time on {plural(len(busy), 'GPU')} (from {percent(min(busy))} to "
         f"{percent(max(busy))}). Busy threads: {rest}. Rows are the workers above; workers may share a GPU.",
-        ReportTable.of("Thread-seconds of tasks while the GPU computed, and why it did not", heads, cells),
+        ReportTable.of("Thread-seconds of tasks while the GPU computed, or the reason why it was idle", heads, cells),
         (("heat-low", "idle"), ("heat-high", "a kernel ran")),
         open=True,
     )

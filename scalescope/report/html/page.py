@@ -34,16 +34,16 @@ TERMS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Speed-up, knee",
-        "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is where it "
-        "stops growing; its 95 % interval is right if the fitted model is.",
+        "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is the number of "
+        "threads at which throughput stops growing. Its 95 % interval holds only if the fitted model is right.",
     ),
     (
         "Factors of the efficiency",
         "Each factor is a share of the threads’ time that the factors above it left: the share in which "
         + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
-        + ". Their product is the efficiency. Work inflation is the work that as many items took at the smallest "
-        "size, divided by the work. The efficiency times the work inflation is the speed-up per thread. A factor below "
-        "0.8 is marked (!).",
+        + ". Their product is the efficiency. Work inflation is the work that the same number of items took at "
+        "the smallest size, divided by the work. The efficiency times the work inflation is the speed-up per thread. "
+        "A factor below 0.8 is marked (!).",
     ),
     (
         "Worker time",

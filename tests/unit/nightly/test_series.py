@@ -160,7 +160,9 @@ def test_a_lower_value_is_worse_for_a_metric_like_efficiency() -> None:
 def test_differences_between_the_machines_of_two_nights_are_named() -> None:
     then = {"cpu_model": "A", "platform": "Linux 6.1", "taken by others": 0.01, "load_average": 0.2}
     now = {"cpu_model": "A", "platform": "Linux 6.8", "taken by others": 0.9, "load_average": 0.9}
-    assert machine(now, then) == "platform Linux 6.1, then Linux 6.8; taken by others 0.01, then 0.9"
+    assert (
+        machine(now, then) == "platform Linux 6.1 before, Linux 6.8 tonight; taken by others 0.01 before, 0.9 tonight"
+    )
     assert "none" in machine(then, then)
 
 
