@@ -117,7 +117,8 @@ class RunDifference:
 
     def largest(self, most: int) -> str:
         """The first named parts: `4.1 s less, 3.6 s of it: the client, job.py:14 run; 0.2 s more: transfers`."""
-        seconds, told = self.found.seconds, []
+        seconds = self.found.seconds
+        told: list[str] = []
         for part in self.found.named[:most]:
             way = f" {_direction(part.seconds)}" if part.seconds * seconds < 0 else "" if told else " of it"
             told.append(f"{duration(abs(part.seconds))}{way}: {_what(part)}")
