@@ -31,8 +31,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) ## Find out why 300 workers are no faster than 3 (about a minute, nothing leaves this machine)
 	$(BIN)/scalescope demo
 
-test: $(INSTALLED) ## Run the tests: one of each behaviour, with whatever real parts this machine has (10 minutes on 2 cores)
-	@echo "This takes about 10 minutes on 2 cores. The 40 slowest tests are listed at the end."
+test: $(INSTALLED) ## Run the tests: one of each behaviour, with whatever real parts this machine has (11 to 13 minutes on 2 cores)
+	@echo "This takes 11 to 13 minutes on 2 quick cores, twice as long on slow ones. The 40 slowest tests are listed at the end."
 	$(PYTEST) -m "not thorough" $(SHARED) $(SLOWEST)
 
 test-all: $(INSTALLED) ## Run the tests and all their variants (an hour on 2 cores)

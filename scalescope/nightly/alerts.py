@@ -199,7 +199,7 @@ def publication(alert: Alert) -> Publication:
 
 
 def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:
-    """Resolve and return alerts whose series (or suite) are back at the level before the change."""
+    """Resolve and return alerts whose series are back at the level before the change, or whose suite became faster."""
     faster = {
         each.series.id for each in tonight.judged if is_suite(each.series) and each.outcome is ChangeOutcome.FASTER
     }
